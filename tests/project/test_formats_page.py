@@ -28,6 +28,7 @@ from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal
 from veilnet.live.topics import Topics
 from veilnet.plans.plan import make_plan
 from veilnet.symbols import files as symbol_files
+from veilnet.symbols.agent_files import AGENT
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 CODE = [block.code for block in blocks(PAGE) if block.language == "python"]
@@ -58,7 +59,7 @@ OF_ALL = ("kind", "plan", "public", "step")
         ("Fields of rows", fields(KINDS["rows"], *OF_ALL)),
         ("Fields of a stream", fields(KINDS["stream"], *OF_ALL)),
         ("Fields of a sum", fields(KINDS["sum"], *OF_ALL)),
-        ("Fields of an agent of symbols", fields(symbol_files.AGENT)),
+        ("Fields of an agent of symbols", fields(AGENT)),
         ("Fields of the centre of symbols", fields(symbol_files.CENTRE)),
         ("Fields of a plan of symbols", fields(symbol_files.PLAN)),
     ],
@@ -108,9 +109,9 @@ KNOWN = {
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
-    "veilnet-symbol-plan/1": "e3efe1ee1ae2",
+    "veilnet-symbol-plan/1": "0886bca7060e",
     "veilnet-symbol-agent/1": "731f1ca90337",
-    "veilnet-symbol-centre/1": "cedac949d783",
+    "veilnet-symbol-centre/1": "6ea8b70a7a43",
 }
 WITHIN = [f"{each.name} {each.keys}" for each in network_schema.FIELDS]
 HELD = {
@@ -122,7 +123,7 @@ HELD = {
     _formats.CENTRE: [shape_of(each) for each in KINDS.values()],
     _formats.PROOF: [shape_of(PROOF)],
     _formats.SYMBOL_PLAN: [shape_of(symbol_files.PLAN)],
-    _formats.SYMBOL_AGENT: [shape_of(symbol_files.AGENT)],
+    _formats.SYMBOL_AGENT: [shape_of(AGENT)],
     _formats.SYMBOL_CENTRE: [shape_of(symbol_files.CENTRE)],
 }
 

@@ -38,9 +38,9 @@ from veilnet.agent.arguments import (
 )
 from veilnet.agent.memory import Memory
 from veilnet.agent.normal_form import normal_form, right_inverse
-from veilnet.agent.randomness import noise_source
+from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.recipe import Recipe, prepare
-from veilnet.agent.release import release
+from veilnet.agent.release import Released, release, release_valid
 from veilnet.agent.stream import Stream
 from veilnet.model.readings import (
     MOST_DRAWS,
@@ -308,6 +308,10 @@ class Sanitizer(Frozen):
                 "stream once with stream(), and give every row to that"
             )
         return release(self.recipe, readings, rng)
+
+    def release(self, rows: Array, source: NoiseSource) -> Released:
+        """What may be sent of rows (T, N_i), with noise from a source, and of each other row why not."""
+        return release_valid(self.recipe, rows, source)
 
     def stream(self, *, state: Any = None, rng: np.random.Generator | int | None = None) -> Stream:
         """A stream of rows, which remembers: the agent at work, from its first row on.

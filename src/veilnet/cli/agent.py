@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from veilnet.live.agent import LiveAgent
     from veilnet.live.keys import Credentials
     from veilnet.live.sending import Sender
+    from veilnet.symbols.agent import SymbolAgent
 
 _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
 _say = speaker("agent")
@@ -163,11 +164,11 @@ class _Plans:
         agreed = (accepted or accepted_beside(file), pins_beside(file))
         self.watch = PlanWatch(file, self._take_up, _say, agreed)
 
-    def _trusted(self, content: bytes) -> tuple[Sanitizer, str, Statement | None]:
-        from veilnet.io.acceptance import runnable_sanitizer
+    def _trusted(self, content: bytes) -> tuple[Sanitizer | SymbolAgent, str, Statement | None]:
+        from veilnet.cli._symbols import runnable
 
         given = () if self._trust is None else (self._trust,)
-        found, plan, statement = runnable_sanitizer(self.file, content, given, self.accepted)
+        found, plan, statement = runnable(self.file, content, given, self.accepted)
         return found, plan or "", statement
 
     def _take_up(self, content: bytes) -> None:

@@ -61,9 +61,17 @@ def command(
     """
     import veilnet as vn
     from veilnet.cli._shared import amounts, check_file, fraction, progress, refuse_without_ledger
+    from veilnet.cli._symbols import audit_symbols, is_symbols, refuse_other
     from veilnet.model.doubts import accepted
 
     check_file(out)
+    if is_symbols(plan):
+        other = {
+            "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
+            "--least-privacy": least_privacy, "--ledger": ledger, "--only": only, "--accept": accept, "--out": out,
+        }  # fmt: skip
+        refuse_other(other)
+        return audit_symbols(plan, data, seed, json=json)
     refuse_without_ledger(ledger, head=head, released=released)
     what_if = vn.WhatIf(
         agents_colluding=colluding,

@@ -55,17 +55,54 @@ def command(
         "--accept", "A doubt to accept by its name (repeat); the network remembers."
     ),
     force: bool = option("--force", "Replace the file of --out if it exists."),
+    symbols: bool = option(
+        "--symbols", "Not a network, but a plan in which agents send symbols: --out is its folder."
+    ),
+    guessed: list[str] | None = option(
+        "--guessed",
+        "Of symbols: largest share of rows in which anybody may name a private class, 0.2, or person=0.2 (repeat); "
+        "of a private number the least error, by name.",
+    ),
+    public_loss: str | None = option(
+        "--public-loss", "Of symbols, in place of --guessed: largest drop of the public score, 1% or 0.01."
+    ),
+    blocks: str | None = option(
+        "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
+    ),
+    confidence: float | None = option("--confidence", "Of symbols: that of the certificate (0.95)."),
+    seed: int | None = option("--seed", "Of symbols: of the split and the search.", at_least=0),
     json: bool = JSON,
 ) -> None:
-    """Make a network from calibration data and say how good it is."""
+    """Make a network from calibration data and say how good it is.
+
+    With --symbols, learn a plan in which each agent sends one of a few symbols, for classes and curved data, and
+    certify by counting how often anybody can name a private value.
+    """
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
     from veilnet.cli._shared import check_file, print_json
+    from veilnet.cli._symbols import fit_symbols, refuse_other
     from veilnet.io._json import plain
     from veilnet.io.fit_reports import report_path, save_fit_report
     from veilnet.io.tables import column_names
 
+    of_symbols = {"--guessed": guessed, "--public-loss": public_loss, "--blocks": blocks, "--seed": seed}
+    if symbols:
+        known = column_names(data)
+        unused = {
+            "--time": time, "--stream": stream, "--report": report, "--independent": independent,
+            "--no-prior": no_prior, "--no-limits": no_limits, "--no-predictive": no_predictive, "--accept": accept,
+        }  # fmt: skip
+        refuse_other(unused)
+        fit_symbols(
+            data, _named(agent, known), _columns(public, known), _columns(private, known), out, guessed=guessed,
+            public_loss=public_loss, blocks=blocks, confidence=confidence, seed=seed, json=json,
+        )  # fmt: skip
+        return
+    for name, value in {**of_symbols, "--confidence": confidence}.items():
+        if value is not None:
+            raise InvalidRequest(f"{name}: it goes with --symbols; leave it out, or add that")
     check_file(out)
     if report is None and out is not None:
         report = report_path(out)

@@ -57,14 +57,19 @@ def command(
     from veilnet.cli._following import centre_of, check_stream, estimates
     from veilnet.cli._fusing_notes import Notes
     from veilnet.cli._shared import print_json, progress
+    from veilnet.cli._symbols import fuse_symbols, is_symbols, refuse_other
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
     from veilnet.io.merging import aligned, common_key, require_equal_counts
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.streams import format_for
 
+    if is_symbols(center):
+        refuse_other({"--lag": lag is not None, "--gate": gate, "--keep": keep})
+        counts, clocks = trust_counts, _tolerance(within)
+        return fuse_symbols(center, messages, out, format, clocks, trust_counts=counts, json=json)
     fusion = centre_of(center, gate, keep=keep)
-    paths = _paths(messages, fusion.agents, out)
+    paths = message_paths(messages, fusion.agents, out)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     notes = Notes(fusion, keep)
     with ExitStack() as stack:
@@ -122,7 +127,7 @@ def _tolerance(within: str | None) -> int:
         raise InvalidRequest(f"--within: {error}") from None
 
 
-def _paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
+def message_paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
     """The file of each agent; none of them is the one to write."""
     from veilnet._core.errors import InvalidRequest
 

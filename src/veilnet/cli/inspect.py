@@ -45,12 +45,16 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._agreeing import agreement, promise_of
     from veilnet.cli._shared import print_json, refuse_without_ledger
+    from veilnet.cli._symbols import inspect_symbols, is_symbols, refuse_other
     from veilnet.io.agent_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned
     from veilnet.review.inspection import inspect
 
     refuse_without_ledger(ledger, head=head, received=received)
+    if is_symbols(sanitizer):
+        refuse_other({"--confirm": confirm, "--accepted": accepted, "--ledger": ledger})
+        return inspect_symbols(sanitizer, trust or (), pin=pin, json=json)
     content = sanitizer_bytes(sanitizer)
     agent, plan = sanitizer_from_bytes(content, sanitizer)
     found = inspect(agent)

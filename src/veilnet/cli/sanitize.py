@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from veilnet.io.outbox import Sink
     from veilnet.io.sources import RowSource
     from veilnet.io.streams import Format
+    from veilnet.symbols.agent import SymbolAgent
 
 say = speaker("sanitize")
 
@@ -70,13 +71,13 @@ def command(
     missed.
     """
     from veilnet.agent.randomness import noise_source
-    from veilnet.io.acceptance import runnable_sanitizer
+    from veilnet.cli._symbols import runnable
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for, source_of
 
     _check_options(source, out, store, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
-    agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
+    agent, plan, _ = runnable(sanitizer, content, () if trust is None else (trust,), accepted)
     noise = noise_source(seed)
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
@@ -121,7 +122,7 @@ def _same(one: Path, other: Path) -> bool:
 class _Asked:
     """What the command was asked for; names as its options."""
 
-    agent: Sanitizer
+    agent: Sanitizer | SymbolAgent
     plan: str
     path: Path
     source: RowSource

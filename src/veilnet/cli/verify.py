@@ -25,6 +25,7 @@ def command(
 ) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
 
+    Of a plan of symbols, certificates are recomputed from their counts.
     Checks that the plan was made for exactly this network, that every agent's file and the centre's hold
     what the plan says, that the grids are those the noise calls for, and that utility and privacy are as
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
@@ -32,6 +33,7 @@ def command(
     from veilnet._core.words import join_names
     from veilnet.bounds.detectability import detectability
     from veilnet.cli._shared import console, print_json, table, tell
+    from veilnet.cli._symbols import is_symbols, refuse_other, verify_symbols
     from veilnet.cli._views import check_rows, detectability_json
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
@@ -39,6 +41,9 @@ def command(
     from veilnet.plans.plan import notes_on_readings
     from veilnet.plans.verification import verify
 
+    if is_symbols(plan):
+        refuse_other({"network": network, "--accept": accept})
+        return verify_symbols(plan, json=json)
     trusted = None if network is None else Network.load(network)
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])

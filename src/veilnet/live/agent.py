@@ -19,12 +19,12 @@ from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.agent.randomness import NoiseSource, SystemNoise
 from veilnet.agent.recipe import ROWS_AT_ONCE
-from veilnet.agent.release import release_valid
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.stream import Stream
 from veilnet.io.agent_store import AgentStore, Kept, Reserved
 from veilnet.io.outbox import SHORT, Message, Unsealed
 from veilnet.live.messages import MOST_BYTES, Seal
+from veilnet.symbols.agent import SymbolAgent
 
 __all__ = ["Exhausted", "LiveAgent", "Released", "check_runnable"]
 
@@ -45,7 +45,7 @@ class Released:
     missed: dict[int, str]
 
 
-def check_runnable(sanitizer: Sanitizer, plan: str) -> None:
+def check_runnable(sanitizer: Sanitizer | SymbolAgent, plan: str) -> None:
     """Refuse what no agent can run: a sanitizer of no plan, and one that has nothing, or too much, to send."""
     if not plan:
         raise InvalidPlan("plan: expected an agent's file of a plan, found a sanitizer saved on its own")
@@ -72,7 +72,7 @@ class LiveAgent:
         self,
         store: AgentStore,
         seal: Seal | Unsealed,
-        sanitizer: Sanitizer,
+        sanitizer: Sanitizer | SymbolAgent,
         plan: str,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class LiveAgent:
         self._noise = SystemNoise() if noise is None else noise
         self.take_up(sanitizer, plan)
 
-    def take_up(self, sanitizer: Sanitizer, plan: str) -> None:
+    def take_up(self, sanitizer: Sanitizer | SymbolAgent, plan: str) -> None:
         """From now on, sanitize by another plan. What waits in the outbox is sent as it is; a memory goes on where it
         is the same.
         """
@@ -95,7 +95,9 @@ class LiveAgent:
             check_runnable(sanitizer, plan)
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
-        self._stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)
+        self._stream: Stream | None = None
+        if isinstance(sanitizer, Sanitizer) and sanitizer.order:
+            self._stream = Stream(sanitizer.recipe, self._noise, state)
 
     @property
     def remembers(self) -> int:
@@ -158,16 +160,16 @@ class LiveAgent:
             each, numbers = reserved[place], None if place in reasons else row.tobytes()
             payload = self._sealed(each, numbers, self.plan, before[place])
             kept.append(Kept(each, payload, released=numbers is not None))
-        memory = self._stream.state if self.sanitizer.order else None
+        memory = None if self._stream is None else self._stream.state
         self.store.keep(self.plan, kept, self.sanitizer.memory_key, memory, counted)
         return Released(len(kept) - len(reasons), {epochs[place]: why for place, why in reasons.items()})
 
     def _drawn(self, epochs: Sequence[int], readings: Array) -> tuple[Array, dict[int, str]]:
         """The numbers (T, M) to send of readings, infinite where one was missed, and why each of those was."""
-        if not self.sanitizer.order:
-            released = release_valid(self.sanitizer.recipe, readings, self._noise)
+        if self._stream is None:
+            released = self.sanitizer.release(readings, self._noise)
             values = np.full((len(readings), self.sanitizer.sent), MISSED)
-            values[released.valid] = released.values
+            values[released.valid] = released.values.reshape(-1, self.sanitizer.sent)
             return values, released.reasons
         found: list[Array] = []
         reasons: dict[int, str] = {}

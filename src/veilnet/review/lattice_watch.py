@@ -4,6 +4,8 @@ said once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from veilnet._core.types import Array
@@ -26,9 +28,13 @@ class LatticeWatch:
     lattice as stated, and in few rows often by chance on a coarser one (minutes' means have steps of 1/2, 1/3, 1/4 of
     a digit, and common ones that are finer still); that is no matter while it is fine. Anything else is worth a word,
     and the readings are sent all the same: they may be few, and the agent's file is not for the agent to mend.
+    Of an agent that is no sanitizer there is nothing to say.
     """
 
-    def __init__(self, sanitizer: Sanitizer) -> None:
+    def __init__(self, sanitizer: Sanitizer | Any) -> None:
+        if not isinstance(sanitizer, Sanitizer):  # symbols are not numbers on a lattice
+            self._done, self._recipe = True, None
+            return
         self._names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
         self._stated = sanitizer.resolution
         self._rows: list[Array] = []

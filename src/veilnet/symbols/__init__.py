@@ -13,6 +13,7 @@ Read in this order:
 - ``shares``:       how that layer is learned, with scikit-learn.
 - ``coarsening``:   which code each agent uses: the search for the least loss at a given leak.
 - ``centre``:       the public quantity from whatever symbols arrived.
-- ``plan``:         all of it together, and its files (``files``).
+- ``drift``:        whether service still has the law that was counted.
+- ``plan``:         all of it together, and its files (``files``, ``agent_files``).
 - ``learning``:     :func:`veilnet.learn_symbols`, from a table to a plan.
 """

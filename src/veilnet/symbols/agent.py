@@ -118,6 +118,9 @@ class SymbolAgent(Frozen):
         """How many readings a row has."""
         return len(self.low)
 
+    # what a sanitizer has too, so that both run alike
+    sent, order, memory, memory_key, step = 1, 0, None, "", None
+
     @property
     def speaker(self) -> str:
         """Who speaks, before an error."""

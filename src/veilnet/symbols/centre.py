@@ -55,6 +55,8 @@ class SymbolCentre:
     cells:    (U, S) tuples of symbols that occurred; one past an agent's last symbol stands for silence.
     table:    (U, K) rows of each class, or of a number (U, 3) rows, sum and sum of squares.
     strength, exponent: κ and w.
+    seen:     agent -> how often each of its symbols, and silence, was sent on the rows that certify, and
+    alike:    how many rows a block of these has at most: the law that service is compared with.
     """
 
     def __init__(
@@ -66,10 +68,13 @@ class SymbolCentre:
         table: Array,
         strength: float,
         exponent: float,
+        seen: Mapping[str, Array] | None = None,
+        alike: int = 1,
     ) -> None:
         self.public, self.classes, self.agents = public, classes, dict(agents)
         self.cells, self.table = cells, table
         self.strength, self.exponent = float(strength), float(exponent)
+        self.seen, self.alike = dict(seen or {}), int(alike)
         self._known: dict[tuple[int, ...], tuple[Integers, Array]] = {}
 
     @classmethod
@@ -96,6 +101,11 @@ class SymbolCentre:
         """From the cells that occurred and which of them each row is in."""
         table = _counted(public, place, len(cells))
         return cls(public.name, public.classes, agents, cells, table, strength, exponent)
+
+    def watching(self, seen: Mapping[str, Array], alike: int) -> SymbolCentre:
+        """The same centre, which knows the law that certificates counted."""
+        same = self.public, self.classes, self.agents, self.cells, self.table, self.strength, self.exponent
+        return SymbolCentre(*same, seen, alike)
 
     def estimate(self, symbols: Mapping[str, Any]) -> SymbolEstimate:
         """The public quantity from agent -> its symbol, or (T,) symbols; see :meth:`veilnet.SymbolPlan.estimate`."""

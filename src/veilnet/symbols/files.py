@@ -25,43 +25,30 @@ from veilnet.io._kinds import (
     TEXT,
     VECTOR,
     WHOLE,
-    WORDS,
-    YES,
     ByName,
     Kind,
     Maybe,
     Table,
     file_errors,
 )
-from veilnet.io._sealed import digest, open_sealed, seal, sealed_bytes
+from veilnet.io._sealed import digest, open_sealed, seal
 from veilnet.io.plan_files import CENTRE as CENTRE_FILE
 from veilnet.io.plan_files import WHOLE as WHOLE_FILE
 from veilnet.io.plan_files import file_names, look_around
 from veilnet.io.plan_folder import reading, saving
-from veilnet.symbols.agent import Layer, SymbolAgent
+from veilnet.symbols.agent_files import AGENT, FIELDS, agent_of, values_of
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.certificate import ClassCertificate, NumberCertificate
 
-__all__ = ["AGENT", "CENTRE", "PLAN", "load_agent", "load_centre", "read_plan", "write_plan"]
+__all__ = ["CENTRE", "PLAN", "other_files", "read_centre", "read_plan", "write_plan"]
 
 _CLASSES = Kind(list[str | int | float | bool], list, tuple)
-_LAYER = {"mean": VECTOR, "scale": VECTOR, "enter": PACKED, "bias": VECTOR, "leave": PACKED, "level": VECTOR}
-_AGENT: dict[str, Any] = {
-    "agent": TEXT,
-    "names": WORDS,
-    "low": VECTOR,
-    "high": VECTOR,
-    **_LAYER,
-    "probabilities": YES,
-    "code": PACKED,
-    "start": VECTOR,
-    "keep": NUMBER,
-    "meanings": WORDS,
-}
 _CENTRE: dict[str, Any] = {
     "public": TEXT,
     "classes": _CLASSES,
     "agents": ByName(WHOLE),
+    "seen": ByName(VECTOR),
+    "alike": WHOLE,
     "cells": PACKED,
     "table": PACKED,
     "strength": NUMBER,
@@ -71,7 +58,6 @@ _COUNTED = Table(
     classes=_CLASSES, confidence=NUMBER, counts=PACKED, blocks_of=PACKED, many=PACKED, guessed=NUMBER
 )
 _MEASURED = Table(confidence=NUMBER, edges=VECTOR, sums=PACKED, blocks=WHOLE, largest=WHOLE, error=NUMBER)
-AGENT = Table(plan=TEXT, **_AGENT)
 CENTRE = Table(plan=TEXT, **_CENTRE)
 PLAN = Table(
     plan=TEXT,
@@ -82,7 +68,7 @@ PLAN = Table(
     cells=PACKED,
     guesses=ByName(_COUNTED),
     errors=ByName(_MEASURED),
-    agents=ByName(Table(**_AGENT)),
+    agents=ByName(Table(**FIELDS)),
     centre=Table(**_CENTRE),
 )
 
@@ -90,22 +76,7 @@ PLAN = Table(
 def write_plan(plan: Mapping[str, Any], folder: str | PathLike[str]) -> None:
     """Write the attributes of a plan, the whole old plan or the whole new one whenever it is interrupted."""
     target = Path(folder)
-    said = {agent: _agent_values(each) for agent, each in plan["agents"].items()}
-    centre = {name: getattr(plan["centre"], name) for name in _CENTRE}
-    whole = {name: plan.get(name) for name in PLAN.kinds} | {
-        "plan": "",
-        "guesses": _certificates(plan["certificate"], ClassCertificate, _COUNTED),
-        "errors": _certificates(plan["certificate"], NumberCertificate, _MEASURED),
-        "agents": said,
-        "centre": centre,
-    }
-    plan_id = digest(PLAN.document(_formats.SYMBOL_PLAN, whole))[:32]
-    contents = {
-        name: seal(AGENT.document(_formats.SYMBOL_AGENT, said[agent] | {"plan": plan_id}))
-        for agent, name in file_names(list(said)).items()
-    }
-    contents[CENTRE_FILE] = seal(CENTRE.document(_formats.SYMBOL_CENTRE, centre | {"plan": plan_id}))
-    contents[WHOLE_FILE] = seal(PLAN.document(_formats.SYMBOL_PLAN, whole | {"plan": plan_id}))
+    plan_id, contents = _contents(plan)
     if target.exists() and not target.is_dir():
         raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
     target.mkdir(parents=True, exist_ok=True)
@@ -126,7 +97,7 @@ def read_plan(folder: str | PathLike[str]) -> dict[str, Any]:
         guesses = {name: _guesses(name, each) for name, each in found["guesses"].items()}
         errors = {name: _errors(name, each) for name, each in found["errors"].items()}
         return {
-            "agents": {name: _agent(each) for name, each in found["agents"].items()},
+            "agents": {name: agent_of(each) for name, each in found["agents"].items()},
             "centre": _centre(found["centre"]),
             "certificate": {**guesses, **errors},
             "cells": _whole(found["cells"]),
@@ -134,32 +105,42 @@ def read_plan(folder: str | PathLike[str]) -> dict[str, Any]:
         }
 
 
-def load_agent(path: str | PathLike[str], content: bytes | None = None) -> SymbolAgent:
-    """Read one agent's file; a changed, truncated or foreign one is refused."""
-    path = Path(path)
-    found = AGENT.values(open_sealed(path, _formats.SYMBOL_AGENT, content or sealed_bytes(path)), path)
-    with file_errors(path):
-        return _agent(found)
-
-
-def load_centre(path: str | PathLike[str]) -> SymbolCentre:
-    """Read a centre's file; a changed, truncated or foreign one is refused."""
+def read_centre(path: str | PathLike[str]) -> tuple[SymbolCentre, str]:
+    """The centre of a file, and the plan's id; a changed, truncated or foreign file is refused."""
     path = Path(path)
     found = CENTRE.values(open_sealed(path, _formats.SYMBOL_CENTRE), path)
     with file_errors(path):
-        return _centre(found)
+        return _centre(found), found["plan"]
 
 
-def _agent_values(agent: SymbolAgent) -> dict[str, Any]:
-    return {
-        name: getattr(agent, name, None) if name not in _OF_LAYER else getattr(agent.layer, name)
-        for name in _AGENT
+def other_files(plan: Mapping[str, Any], folder: Path) -> list[str]:
+    """Names of files that are missing in the folder, or not what a plan with these attributes has there."""
+    return [
+        name
+        for name, content in _contents(plan)[1].items()
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content
+    ]
+
+
+def _contents(plan: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
+    """The id of a plan, and the bytes of each of its files."""
+    said = {agent: values_of(each) for agent, each in plan["agents"].items()}
+    centre = {name: getattr(plan["centre"], name) for name in _CENTRE}
+    whole = {name: plan.get(name) for name in PLAN.kinds} | {
+        "plan": "",
+        "guesses": _certificates(plan["certificate"], ClassCertificate, _COUNTED),
+        "errors": _certificates(plan["certificate"], NumberCertificate, _MEASURED),
+        "agents": said,
+        "centre": centre,
     }
-
-
-def _agent(found: Mapping[str, Any]) -> SymbolAgent:
-    layer = Layer(**{name: found[name] for name in _OF_LAYER})
-    return SymbolAgent(layer=layer, **{name: found[name] for name in _AGENT if name not in _OF_LAYER})
+    plan_id = digest(PLAN.document(_formats.SYMBOL_PLAN, whole))[:32]
+    contents = {
+        name: seal(AGENT.document(_formats.SYMBOL_AGENT, said[agent] | {"plan": plan_id}))
+        for agent, name in file_names(list(said)).items()
+    }
+    contents[CENTRE_FILE] = seal(CENTRE.document(_formats.SYMBOL_CENTRE, centre | {"plan": plan_id}))
+    contents[WHOLE_FILE] = seal(PLAN.document(_formats.SYMBOL_PLAN, whole | {"plan": plan_id}))
+    return plan_id, contents
 
 
 def _centre(found: Mapping[str, Any]) -> SymbolCentre:
@@ -190,6 +171,3 @@ def _errors(name: str, found: Mapping[str, Any]) -> NumberCertificate:
 
 def _whole(numbers: Array) -> Integers:
     return np.asarray(np.rint(numbers), np.intp)
-
-
-_OF_LAYER = (*_LAYER, "probabilities")

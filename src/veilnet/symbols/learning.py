@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -70,17 +71,13 @@ def learn_symbols(
         raise InvalidRequest(
             "guessed, public_loss: give one of the two; the other is made as small as possible"
         )
-    level = 1 - as_number(confidence, "confidence", error=InvalidRequest)
-    if not 1e-6 <= level <= 0.2:
-        raise InvalidRequest(f"confidence: expected 0.8 to 0.999999, found {confidence!r}")
-    log = read_log(table, agents, public, private, blocks, seed)
-    learner = _Learner(log, level, seed, progress or silent)
-    if guessed is not None:
-        return learner.under(_asked(guessed, learner))
-    return learner.keeping(public_loss)
+    learner = SymbolLearner.of(
+        table, agents, public, private, blocks=blocks, confidence=confidence, seed=seed, progress=progress
+    )
+    return learner.keeping(public_loss) if guessed is None else learner.under(learner.leaks(guessed))
 
 
-class _Learner:
+class SymbolLearner:
     """The log, what was learned from it, and what may be asked of it."""
 
     def __init__(self, log: Log, level: float, seed: int, progress: Progress) -> None:
@@ -96,13 +93,32 @@ class _Learner:
             for name, each in log.private.items()
         }
 
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        agents: Mapping[str, Any],
+        public: str,
+        private: Any,
+        *,
+        blocks: Any = None,
+        confidence: float = 0.95,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> SymbolLearner:
+        """What :func:`learn_symbols` asks; several questions may then be asked of what is learned once."""
+        level = 1 - as_number(confidence, "confidence", error=InvalidRequest)
+        if not 1e-6 <= level <= 0.2:
+            raise InvalidRequest(f"confidence: expected 0.8 to 0.999999, found {confidence!r}")
+        return cls(read_log(table, agents, public, private, blocks, seed), level, seed, progress or silent)
+
     # --- the two questions
 
     def under(self, asked: Mapping[str, float]) -> SymbolPlan:
         """The best public score while no leak is larger than asked, certified."""
         for name, most in asked.items():
             self._refuse_below_silence(name, most)
-        shares, judge = self._shares()
+        shares, judge = self._shares
         found: dict[str, SymbolCertificate] = {}
         for margin, part in _ATTEMPTS:
             targets = [self._target(name, most, margin, part) for name, most in asked.items()]
@@ -124,7 +140,7 @@ class _Learner:
         """The smallest leak, or the fewest symbols, while the public score is kept."""
         if public_loss is not None and as_number(public_loss, "public_loss", error=InvalidRequest) < 0:
             raise InvalidRequest(f"public_loss: expected 0 or more, found {public_loss!r}")
-        shares, judge = self._shares()
+        shares, judge = self._shares
         finest = judge.finest()
         best = judge.judge(finest, [judge.symbols(k, code) for k, code in enumerate(finest)])
         slack = math.sqrt(max(0.0, best.score * (1 - best.score)) / int(self.learn.sum()))
@@ -147,6 +163,7 @@ class _Learner:
 
     # --- steps
 
+    @cached_property
     def _shares(self) -> tuple[LearnedShares, Judge]:
         try:
             shares = learn_shares(self.log, self.seed, within(self._progress, "learning", 0.0, 0.6))
@@ -223,7 +240,13 @@ class _Learner:
     ) -> SymbolPlan:
         learned = np.stack([judge.symbols(k, code) for k, code in enumerate(codes)], axis=1)
         sizes = {name: agent.symbols for name, agent in agents.items()}
-        centre = SymbolCentre.learn(judge.public, sizes, learned)
+        counts = next(iter(certificate.values())).rows_of_cells
+        seen = {
+            name: np.bincount(cells[:, k], counts.astype(float), minlength=many + 1).astype(float)
+            for k, (name, many) in enumerate(sizes.items())
+        }
+        alike = next(iter(self.samples.values())).largest
+        centre = SymbolCentre.learn(judge.public, sizes, learned).watching(seen, alike)
         certify = self.log.certify
         source = noise_source(self.rng)
         sent = {
@@ -242,6 +265,29 @@ class _Learner:
         )
 
     # --- what can be asked
+
+    def leaks(self, guessed: Any) -> dict[str, float]:
+        """name -> the largest leak that is accepted, of ``guessed`` as :func:`learn_symbols` takes it."""
+        private = self.log.private
+        if not isinstance(guessed, Mapping):
+            numbers = [name for name, each in private.items() if not each.classes]
+            if numbers:
+                raise InvalidRequest(
+                    f"guessed: {numbers[0]} is a number, of which the least error is asked, by name: "
+                    f'guessed={{"{numbers[0]}": 1.5}}'
+                )
+            guessed = dict.fromkeys(private, guessed)
+        if set(guessed) != set(private):
+            raise InvalidRequest(f"guessed: expected one figure for each of {', '.join(private)}")
+        asked = {}
+        for name, quantity in private.items():
+            figure = as_number(guessed[name], f"guessed[{name!r}]", error=InvalidRequest)
+            if quantity.classes and not 0 < figure <= 1:
+                raise InvalidRequest(f"guessed[{name!r}]: expected a share of rows, 0 to 1, found {figure:g}")
+            if not quantity.classes and not figure > 0:
+                raise InvalidRequest(f"guessed[{name!r}]: expected an error above 0, found {figure:g}")
+            asked[name] = figure if quantity.classes else 1 - (figure / self._width(name)) ** 2
+        return asked
 
     def _edges_of(self, quantity: Quantity) -> tuple[float, float] | None:
         if quantity.classes:
@@ -263,7 +309,7 @@ class _Learner:
             silence = len(values) * (1 - float(np.var(scaled_to(self.edges[name] or (0, 1), values))))
         least = highest_mean(silence, sample, self.level * _ATTEMPTS[0][1])
         if most < least:
-            shown = least if quantity.classes else self._as_error(name, least)
+            shown = least if quantity.classes else self._width(name) * math.sqrt(max(0.0, 1 - least))
             kind = "share below" if quantity.classes else "error above"
             raise Infeasible(
                 f"guessed[{name!r}]: with {sample.rows} rows in {sample.blocks} independent blocks to certify, no "
@@ -288,38 +334,9 @@ class _Learner:
         width = certificate.edges[1] - certificate.edges[0]
         return 1 - (certificate.error / width) ** 2
 
-    def _as_error(self, name: str, leak: float) -> float:
+    def _width(self, name: str) -> float:
         low, high = self.edges[name] or (0.0, 1.0)
-        return (high - low) * math.sqrt(max(0.0, 1 - leak))
-
-    def leak_of_error(self, name: str, error: float) -> float:
-        """The largest leak that leaves this error."""
-        low, high = self.edges[name] or (0.0, 1.0)
-        return 1 - (error / (high - low)) ** 2
-
-
-def _asked(guessed: Any, learner: _Learner) -> dict[str, float]:
-    """name -> the largest leak that is accepted."""
-    private = learner.log.private
-    if not isinstance(guessed, Mapping):
-        numbers = [name for name, each in private.items() if not each.classes]
-        if numbers:
-            raise InvalidRequest(
-                f"guessed: {numbers[0]} is a number, of which the least error is asked, by name: "
-                f'guessed={{"{numbers[0]}": 1.5}}'
-            )
-        guessed = dict.fromkeys(private, guessed)
-    if set(guessed) != set(private):
-        raise InvalidRequest(f"guessed: expected one figure for each of {', '.join(private)}")
-    asked = {}
-    for name, quantity in private.items():
-        figure = as_number(guessed[name], f"guessed[{name!r}]", error=InvalidRequest)
-        if quantity.classes and not 0 < figure <= 1:
-            raise InvalidRequest(f"guessed[{name!r}]: expected a share of rows, 0 to 1, found {figure:g}")
-        if not quantity.classes and not figure > 0:
-            raise InvalidRequest(f"guessed[{name!r}]: expected an error above 0, found {figure:g}")
-        asked[name] = figure if quantity.classes else learner.leak_of_error(name, figure)
-    return asked
+        return high - low
 
 
 # --- goals of the search

@@ -22,7 +22,7 @@ from veilnet.io.cells import is_missing, is_number
 from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows, read_columns
 
-__all__ = ["Log", "Quantity", "read_log"]
+__all__ = ["Log", "Quantity", "read_log", "read_quantity"]
 
 FOLDS = 6  # of the rows that learn: a row's symbol is chosen by a layer that did not learn from it
 _MOST_CLASSES = 50  # whole numbers; texts may have more
@@ -95,6 +95,17 @@ def read_log(table: Any, agents: Any, public: Any, private: Any, blocks: Any, se
     )
     _refuse_few(log)
     return log
+
+
+def read_quantity(table: Any, name: str, classes: tuple[Any, ...]) -> Integers:
+    """The places, among classes that are known, of the values of a column."""
+    found = _quantity(name, _cells(table, [name])[name])
+    strangers = [value for value in found.classes if value not in classes]
+    if strangers or not found.classes:
+        raise InvalidRequest(
+            f"{name}: expected the values that the plan knows, {', '.join(map(str, classes))}"
+        )
+    return np.array([classes.index(value) for value in found.classes], np.intp)[found.values]
 
 
 def _cells(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:

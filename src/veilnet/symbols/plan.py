@@ -17,6 +17,7 @@ from veilnet.symbols import files
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.centre import SymbolCentre, SymbolEstimate
 from veilnet.symbols.certificate import SymbolCertificate
+from veilnet.symbols.drift import SymbolDrift, symbol_drift
 
 __all__ = ["SymbolPlan"]
 
@@ -106,6 +107,14 @@ class SymbolPlan(Frozen):
         plan = cls(**files.read_plan(folder))
         plan.confirm()
         return plan
+
+    def drift(self, symbols: Mapping[str, Any], *, false_alarm: float = 0.001) -> SymbolDrift:
+        """Whether symbols in service have the law that certificates counted; otherwise these are void.
+
+        symbols: as for :meth:`estimate`, of many rows.
+        false_alarm: chance that an unchanged law is called changed.
+        """
+        return symbol_drift(self.centre, symbols, false_alarm=false_alarm)
 
     def describe(self) -> str:
         """What each agent says, in words."""

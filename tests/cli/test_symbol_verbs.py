@@ -1,0 +1,130 @@
+"""Plans of symbols on the command line: fit, verify, inspect, sanitize, fuse, audit."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import veilnet as vn
+from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
+from veilnet.cli import run
+
+FIT = [
+    "--agent",
+    "hall=a,b",
+    "--agent",
+    "attic=c,d",
+    "--public",
+    "activity",
+    "--private",
+    "person",
+    "--symbols",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("symbols")
+    write_symbol_table(made / "log.csv", symbol_table())
+    later = symbol_table(600, seed=5)
+    write_symbol_table(made / "later.csv", later)
+    for agent, columns in AGENTS.items():
+        write_symbol_table(made / f"{agent}.in.csv", later, *columns)
+    assert run(["fit", str(made / "log.csv"), *FIT, "--guessed", "0.65", "--out", str(made / "plan")]) == 0
+    return made
+
+
+def test_fit_says_what_it_made(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "plan"
+    asked = ["fit", str(folder / "log.csv"), *FIT, "--blocks", "session", "--guessed", "person=0.75"]
+    assert run([*asked, "--out", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    promise = vn.SymbolPlan.load(out).certificate["person"]
+    assert said["certificate"]["person"]["guessed"] == promise.guessed
+    assert (said["certificate"]["person"]["rows"], said["certificate"]["person"]["blocks"]) == (300, 100)
+
+
+def test_verify_confirms_and_notices_another_agents_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", str(folder / "plan")]) == 0
+    assert "Every promise follows from the counts" in capsys.readouterr().out
+    path = folder / "plan" / "hall.json"
+    content = path.read_bytes()
+    path.write_bytes((folder / "plan" / "attic.json").read_bytes())
+    assert run(["verify", str(folder / "plan")]) == 1
+    assert "hall.json" in capsys.readouterr().out
+    path.write_bytes(content)
+
+
+def test_inspect_says_what_each_symbol_means(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(folder / "plan" / "hall.json")]) == 0
+    assert "activity is most likely" in capsys.readouterr().out
+
+
+def test_readings_become_symbols_and_symbols_estimates(folder: Path, tmp_path: Path) -> None:
+    plan, later = vn.SymbolPlan.load(folder / "plan"), symbol_table(600, seed=5)
+    for agent in AGENTS:
+        asked = ["sanitize", str(folder / "plan" / f"{agent}.json"), "--in", str(folder / f"{agent}.in.csv")]
+        assert run([*asked, "--out", str(tmp_path / f"{agent}.csv"), "--again"]) in (0, 1)
+        with (tmp_path / f"{agent}.csv").open() as file:
+            sent = {int(line["row"]): float(line["z1"]) for line in csv.DictReader(file)}
+        assert sent == {k + 1: s for k, s in enumerate(plan.send(later)[agent].tolist()) if s >= 0}
+    messages = [f"{agent}={tmp_path / agent}.csv" for agent in AGENTS]
+    assert (
+        run(["fuse", str(folder / "plan" / "center.json"), *messages, "--out", str(tmp_path / "out.csv")])
+        == 0
+    )
+    with (tmp_path / "out.csv").open() as file:
+        told = [int(line["activity"]) for line in csv.DictReader(file)]
+    assert told == plan.estimate(plan.send(later)).public.tolist()
+
+
+def test_another_law_in_service_ends_with_a_no(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = symbol_table(400, seed=6)
+    moved["a"] = moved["a"] + 1.0
+    write_symbol_table(tmp_path / "in.csv", moved, "a", "b")
+    run(
+        [
+            "sanitize",
+            str(folder / "plan" / "hall.json"),
+            "--in",
+            str(tmp_path / "in.csv"),
+            "--out",
+            str(tmp_path / "z.csv"),
+        ]
+    )
+    assert run(["fuse", str(folder / "plan" / "center.json"), f"hall={tmp_path / 'z.csv'}"]) == 1
+    assert "void until it is learned anew" in capsys.readouterr().err
+
+
+def test_an_agent_in_doubt_sends_nothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.csv").write_text("row,a,b\n1,0.5,0.5\n2,999999,0.5\n3,,0.5\n")
+    asked = ["sanitize", str(folder / "plan" / "hall.json"), "--in", str(tmp_path / "in.csv")]
+    assert run([*asked, "--out", str(tmp_path / "z.csv")]) == 1
+    assert len((tmp_path / "z.csv").read_text().splitlines()) == 2
+    said = capsys.readouterr().err
+    assert "a is outside the range of the calibration" in said
+    assert "999999" not in said
+
+
+def test_attackers_stay_under_the_certificate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", str(folder / "plan"), "--data", str(folder / "later.csv"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {each["rows"] for each in said["attacks"]} == {1, 5}
+    assert run(["audit", str(folder / "plan")]) == 2
+
+
+@pytest.mark.parametrize(
+    "line", [["--guessed", "0.2"], ["--symbols", "--guessed", "0.4"], ["--symbols", "--time", "session"]]
+)
+def test_what_cannot_be_is_refused(folder: Path, line: list[str]) -> None:
+    fit = [each for each in FIT if each != "--symbols"]
+    assert run(["fit", str(folder / "log.csv"), *fit, *line]) == (1 if "0.4" in line else 2)
