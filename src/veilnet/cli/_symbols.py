@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from csv import writer
 from io import StringIO
@@ -189,7 +189,7 @@ def refuse_other(options: Mapping[str, Any]) -> None:
 
 def fuse_symbols(
     center: Path,
-    messages: list[str],
+    paths_of: Callable[[tuple[str, ...]], dict[str, Path]],
     out: Path | None,
     format: str | None,
     within: int,
@@ -197,9 +197,11 @@ def fuse_symbols(
     trust_counts: bool,
     json: bool,
 ) -> int:
-    """Estimate the public quantity in every row that some agent sent, and watch the law of what is sent."""
+    """Estimate the public quantity in every row that some agent sent, and watch the law of what is sent.
+
+    paths_of: the file of messages of each of the agents.
+    """
     from veilnet.cli._lines import speaker
-    from veilnet.cli.fuse import message_paths
     from veilnet.io._atomic import replacing
     from veilnet.io.merging import MessageFile, aligned, common_key, require_equal_counts
     from veilnet.io.message_streams import MessageMark
@@ -211,7 +213,7 @@ def fuse_symbols(
 
     say, bad = speaker("fuse"), []
     centre, plan = read_centre(center)
-    paths = message_paths(messages, tuple(centre.agents), out)
+    paths = paths_of(tuple(centre.agents))
     kind = format_for(out, given="jsonl" if json and out is None else None)
 
     def leave_out(source: RowSource, line: int, reason: str) -> None:

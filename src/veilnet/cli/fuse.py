@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,11 @@ def command(
 
     if is_symbols(center):
         refuse_other({"--lag": lag is not None, "--gate": gate, "--keep": keep})
+        paths_of = partial(_paths, messages, out=out)
         counts, clocks = trust_counts, _tolerance(within)
-        return fuse_symbols(center, messages, out, format, clocks, trust_counts=counts, json=json)
+        return fuse_symbols(center, paths_of, out, format, clocks, trust_counts=counts, json=json)
     fusion = centre_of(center, gate, keep=keep)
-    paths = message_paths(messages, fusion.agents, out)
+    paths = _paths(messages, fusion.agents, out)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     notes = Notes(fusion, keep)
     with ExitStack() as stack:
@@ -127,7 +129,7 @@ def _tolerance(within: str | None) -> int:
         raise InvalidRequest(f"--within: {error}") from None
 
 
-def message_paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
+def _paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
     """The file of each agent; none of them is the one to write."""
     from veilnet._core.errors import InvalidRequest
 
