@@ -35,11 +35,10 @@ from veilnet._core.errors import VeilnetError
 from veilnet._core.extras import missing_extra
 from veilnet._core.linalg import cholesky, positive_root, solve_lower
 from veilnet._core.types import Array
-from veilnet.auditing.baselines import NO_LOSS, Baseline, Point, Spread, private_enough, strongest, weakest
-from veilnet.auditing.streams.baselines import point
-from veilnet.auditing.streams.steady import Filtered, Measured, filtered, filtered_messages
+from veilnet.auditing.baselines import Baseline, Spread, Tuned, tuned
 from veilnet.auditing.streams.window import Noises
-from veilnet.bounds.streams.riccati import MessageSystem
+from veilnet.auditing.streams.world import Filtered, StreamWorld
+from veilnet.bounds.streams.riccati import MessageSystem, steady_state
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -208,26 +207,24 @@ class Aggregates:
         unit = combine / sensitivity(signals, combine)
         floor = unit @ signals.floor @ unit.T + noise**2 * np.eye(len(unit))
         messages = MessageSystem(signals.transition, signals.process, unit @ signals.observe, floor)
-        return filtered_messages(self.network, messages)
+        return Filtered(self.network, steady_state(messages))
 
 
 def trusted_aggregate(plan: Plan) -> Baseline:
     """Designs at several losses, each with its noise tuned: the best at the plan's utility, and at its privacy."""
     network = plan.network
-    measured, spread = Measured(network), Spread(network.one_row)
-    own = point(measured, 1.0, filtered(network, plan.sanitizers))
+    world, spread = StreamWorld(network), Spread(network.one_row)
+    own = Tuned.at(1.0, network, world.known(plan.sanitizers))
     deviations = np.concatenate([spread.deviations(agent) for agent in network.agents])
     aggregates = Aggregates(network, deviations)
-    raw = measured.raw.error(network.U, "now")
-    tuned = max(own.loss, _LEAST_LOSS)
-    designs = _designs(aggregates, raw, sorted({tuned, *_LOSSES} - {np.inf}))
-    allowed = max(own.loss, NO_LOSS)
+    raw = world.raw.error(network.U, "now")
+    designs = _designs(aggregates, raw, sorted({max(own.loss, _LEAST_LOSS), *_LOSSES} - {np.inf}))
 
-    def of(combine: Array) -> Callable[[float], Point]:
-        return lambda noise: point(measured, noise, aggregates.told(combine, noise))
+    def of(combine: Array) -> Callable[[float], Tuned]:
+        return lambda noise: Tuned.at(noise, network, world.growth_of(aggregates.told(combine, noise)))
 
-    useful = [strongest(of(each), lambda p: p.loss <= allowed, _REACH) for each in designs.values()]
-    private = [weakest(of(each), lambda p: private_enough(p, own), _REACH) for each in designs.values()]
+    useful = [tuned(of(each), lambda p: p.as_useful_as(own), *_REACH) for each in designs.values()]
+    private = [tuned(of(each), lambda p: p.as_private_as(own), *_REACH[::-1]) for each in designs.values()]
     return Baseline(
         "aggregate, then perturb",
         max((p for p in useful if p is not None), key=lambda p: min(p.privacy.values()), default=None),

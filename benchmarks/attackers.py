@@ -24,10 +24,9 @@ import veilnet as vn
 from helpers.networks import NOISES, random_network
 from veilnet._core.threads import one_thread
 from veilnet.auditing.attack.attackers import attacker_rows, choose_attackers
-from veilnet.auditing.attack.held_out import simulate
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
-from veilnet.auditing.what_if.variants import simulated
+from veilnet.auditing.worlds import world_of
 
 PRIORS = ("covariance", "none", "singular")
 
@@ -80,10 +79,9 @@ def main() -> None:
             except vn.VeilnetError as error:
                 print(f"plan {seed}: no plan ({error}); the closed form is taken instead", flush=True)
                 plan = vn.design(random_network(seed, noise=NOISES[seed % 4], prior=PRIORS[seed % 3]))
-            samples = simulate(simulated(plan.network), options.rows, seed)
-            rows = attacker_rows(
-                deployment(plan, None), samples, choose_attackers("auto", False), chance, lambda _: None
-            )
+            attackers, world = choose_attackers("auto", False), world_of(plan.network)
+            running = deployment(plan, None)
+            rows = attacker_rows(world, running, attackers, options.rows, seed, chance, lambda _: None)
             beaten += sum(row.verdict == "fail" for row in rows)
             best: dict[str, float] = {}
             for row in rows:

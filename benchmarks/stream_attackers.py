@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from aggregate_design import trusted_aggregate
 from helpers.stream_plans import Kind, noisy_stream_plan, stream_network
 from veilnet._core.threads import one_thread
-from veilnet.auditing.attack.attackers import choose_attackers
+from veilnet.auditing.attack.attackers import attacker_rows, choose_attackers
+from veilnet.auditing.baselines import EVERY_READING, baselines
 from veilnet.auditing.deployed.deployment import deployment
+from veilnet.auditing.promise import simulation_rows
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
-from veilnet.auditing.streams.attackers import simulated_attacks
-from veilnet.auditing.streams.baselines import EVERY_READING, stream_baselines
-from veilnet.auditing.streams.promise import stream_rows
+from veilnet.auditing.worlds import world_of
 
 KINDS: tuple[Kind, ...] = ("white", "joint", "coloured", "dithered", "walk")
 
@@ -50,9 +50,12 @@ def main() -> None:
             began = time.perf_counter()
             kind = KINDS[seed % len(KINDS)]
             plan = noisy_stream_plan(stream_network(seed, kind), noise=(0.0, 0.3)[seed // len(KINDS) % 2])
-            running = deployment(plan, None)
-            rows = stream_rows(running, part_of(Section.PROMISE, FALSE_ALARM), seed, asked.rows, _quiet)
-            learned = simulated_attacks(
+            running, world = deployment(plan, None), world_of(plan.network)
+            chance = part_of(Section.PROMISE, FALSE_ALARM)
+            solved = world.second_route(running.planned)
+            judged = simulation_rows(world, running, chance, seed, asked.rows, _quiet)
+            learned = attacker_rows(
+                world,
                 running,
                 choose_attackers(["ridge"], quick=False),
                 asked.rows,
@@ -60,15 +63,14 @@ def main() -> None:
                 part_of(Section.ATTACKERS, FALSE_ALARM),
                 _quiet,
             )
-            alarms += sum(row.verdict == "fail" for row in [*rows, *learned])
-            judged = [row for row in rows if "streams" in row.figures]
+            alarms += sum(row.verdict == "fail" for row in [*solved, *judged, *learned])
             parts = [float(row.found) / float(row.promised) for row in judged]  # type: ignore[arg-type]
             ridge = float(learned[0].found) / float(learned[0].promised)  # type: ignore[arg-type]
             close.append(ridge)
-            window = next(row.figures["window"] for row in rows if "window" in row.figures)
+            window = solved[0].figures["window"]
             words = ", ".join(f"{part:.3f}" for part in parts)
             line = f"{seed:3d} {kind:9s} window {window:3d}  found/promised {words}  ridge/bound {ridge:.3f}"
-            each = next(each for each in stream_baselines(plan) if each.name == EVERY_READING)
+            each = next(each for each in baselines(plan) if each.name == EVERY_READING)
             points = [baseline.at_equal_privacy for baseline in (each, trusted_aggregate(plan))]
             losses = [np.nan if point is None else point.loss for point in points]
             costs.append((-plan.utility, *losses))

@@ -13,8 +13,8 @@ import veilnet as vn
 from helpers.code_blocks import ROOT
 from helpers.stream_plans import noisy_stream_plan, stream_network
 from veilnet._core.types import Array
+from veilnet.auditing.baselines import EVERY_READING, baselines
 from veilnet.auditing.differential_privacy import gaussian_delta
-from veilnet.auditing.streams.baselines import EVERY_READING, stream_baselines
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -139,7 +139,7 @@ def test_an_aggregator_does_better_than_noise_on_every_reading() -> None:
     pytest.importorskip("cvxpy")
     plan = noisy_stream_plan(stream_network(8), noise=0.3)
     aggregate = trusted_aggregate(plan).at_equal_utility
-    each = next(b for b in stream_baselines(plan) if b.name == EVERY_READING).at_equal_utility
+    each = next(b for b in baselines(plan) if b.name == EVERY_READING).at_equal_utility
     assert aggregate is not None
     assert each is not None
     assert aggregate.loss <= each.loss * (1 + 1e-6)

@@ -6,6 +6,7 @@ import importlib.util
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,18 @@ from scipy.stats import norm
 
 import veilnet as vn
 from helpers.networks import direct_growth, direct_information, prior_information, random_network
-from veilnet.auditing.baselines import baseline_rows, baselines, secure_sum
+from veilnet.auditing.baselines import EVERY_READING, baseline_rows, baselines, secure_sum
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.differential_privacy import (
     differential_privacy_rows,
     gaussian_delta,
     gaussian_epsilon,
     sensitivity,
+    widths_of_readings,
 )
-from veilnet.auditing.measures import growth
 from veilnet.auditing.promise import certificate_rows, exposure_rows, simulation_rows
 from veilnet.auditing.statistics import SquareSum, chi_square_p
+from veilnet.auditing.worlds import world_of
 from veilnet.plans.plan import Plan, make_plan
 
 pytestmark = pytest.mark.slow
@@ -75,18 +77,19 @@ def test_differential_privacy_of_a_plan() -> None:
         "a1": vn.Sanitizer([[1.0, 1.0]], limits=(0.0, 1.0)),
         "a2": vn.Sanitizer(noise=[1.0, 1.0]),
     }
-    rows = {r.what.split(",")[0]: r for r in differential_privacy_rows(network, sanitizers, None, 1e-5)}
+
+    def found(of: dict[str, vn.Sanitizer], bounds: Any = None) -> dict[str, Any]:
+        widths = widths_of_readings(network, of, bounds)
+        return {r.what.split(",")[0]: r.found for r in differential_privacy_rows(network, of, widths, 1e-5)}
+
+    rows = found(sanitizers)
     assert set(rows) == {"a0", "a1"}  # the readings of a2 have no bounds
-    assert rows["a1"].found == "none"
-    assert rows["a0"].found == gaussian_epsilon(1e-5, np.sqrt(2) / 2)
-    given = differential_privacy_rows(network, sanitizers, {"a2": (0.0, [1.0, 3.0])}, 1e-5)
-    assert [r.found for r in given if r.what.startswith("a2")] == [gaussian_epsilon(1e-5, np.sqrt(10))]
-    (row,) = differential_privacy_rows(
-        network, {"a0": sanitizers["a2"], "a1": sanitizers["a2"], "a2": sanitizers["a2"]}, None, 1e-5
-    )
-    assert row.found == "no bounds"
+    assert rows["a1"] == "none"
+    assert rows["a0"] == gaussian_epsilon(1e-5, np.sqrt(2) / 2)
+    assert found(sanitizers, {"a2": (0.0, [1.0, 3.0])})["a2"] == gaussian_epsilon(1e-5, np.sqrt(10))
+    assert list(found(dict.fromkeys(network.agents, sanitizers["a2"])).values()) == ["no bounds"]
     with pytest.raises(vn.InvalidRequest, match="unknown"):
-        differential_privacy_rows(network, sanitizers, {"nobody": (0, 1)}, 1e-5)
+        found(sanitizers, {"nobody": (0, 1)})
 
 
 # --- baselines
@@ -111,11 +114,11 @@ def test_the_secure_sum(noise: str, prior: str) -> None:
         prior_information(network)
         + observed.T @ np.linalg.pinv(joint @ network.R.matrix() @ joint.T, rcond=1e-10) @ observed
     )
-    known = secure_sum(network)
+    known = world_of(network).known(*secure_sum(network))
     for rows in (network.U, *network.private.values()):
         truth = direct_growth(network, information, rows)
-        assert growth(known, rows) == pytest.approx(truth, rel=1e-6, abs=1e-8)
-    assert growth(known, network.U) == pytest.approx(0.0, abs=1e-9)
+        assert known(rows, "hindsight") == pytest.approx(truth, rel=1e-6, abs=1e-8)
+    assert known(network.U, "now") == pytest.approx(0.0, abs=1e-9)
 
 
 def test_baselines_of_the_house(house: vn.Network) -> None:
@@ -130,7 +133,7 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
             assert private is None or all(
                 private.privacy[name] >= value * (1 - 1e-6) for name, value in plan.privacy.items()
             )
-        noise = found["isotropic noise"]
+        noise = found[EVERY_READING]
         assert noise.at_equal_privacy is not None
         assert noise.at_equal_utility is not None
         assert noise.at_equal_privacy.loss > 3 * loss
@@ -141,14 +144,14 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
             for k, (agent, rows) in enumerate(house.observe.items())
         }
         weaker = {
-            a: vn.Sanitizer(noise=0.999 * noise.at_equal_privacy.strength * d**2)
+            a: vn.Sanitizer(noise=0.999 * noise.at_equal_privacy.strength**2 * d**2)
             for a, d in deviations.items()
         }
         reached = vn.privacy(house, weaker)
         assert any(reached[name] < value for name, value in plan.privacy.items())
         assert found["no protection"].at_equal_privacy is None
         rows = baseline_rows(house, list(found.values()))
-        assert len(rows) == len(found) * 2
+        assert len(rows) == len(found) * 2 + 1
 
 
 # --- statistics
@@ -198,7 +201,7 @@ def test_the_best_linear_attacker_meets_the_bound(noise: str, prior: str) -> Non
         agent: lambda y, s=s, rng=rngs[agent]: np.asarray(s.sanitize(y, rng=rng))
         for agent, s in plan.sanitizers.items()
     }
-    rows = simulation_rows(plan, deployment(plan, seeded), 1e-7, 0, 20_000, lambda _: None)
+    rows = simulation_rows(world_of(plan.network), deployment(plan, seeded), 1e-7, 0, 20_000, lambda _: None)
     assert len(rows) == 3
     for row in rows:
         assert row.verdict == "ok"
@@ -210,8 +213,8 @@ def test_the_best_linear_attacker_meets_the_bound(noise: str, prior: str) -> Non
 def test_the_attacker_sees_weaker_noise() -> None:
     plan = plan_of(4, "per agent", "covariance")
     weak = {agent: s.replace(noise=s.noise / 10) for agent, s in plan.sanitizers.items()}
-    rows = simulation_rows(plan, deployment(plan, weak), 1e-7, 0, 20_000, lambda _: None)
-    assert any(r.verdict == "fail" and "protection is not there" in r.sentence for r in rows)
+    rows = simulation_rows(world_of(plan.network), deployment(plan, weak), 1e-7, 0, 20_000, lambda _: None)
+    assert any(r.verdict == "fail" and "protection is not there" in r.why for r in rows)
 
 
 def test_a_plan_that_claims_too_much() -> None:

@@ -16,7 +16,7 @@ from helpers.networks import random_network
 from veilnet.auditing.attack.attackers import attacker_rows, choose_attackers
 from veilnet.auditing.attack.held_out import Samples, read_samples, simulate
 from veilnet.auditing.deployed.deployment import deployment
-from veilnet.auditing.what_if.variants import simulated
+from veilnet.auditing.worlds import world_of
 from veilnet.cli import run
 from veilnet.io.template import template_text
 from veilnet.plans.plan import Plan, make_plan
@@ -47,18 +47,16 @@ def seeded(sanitizers: Any) -> dict[str, Any]:
     }
 
 
-def attacked(plan: Plan, samples: Samples, deployed: Any = None, kinds: Any = ("ridge",)) -> list[Any]:
-    deployed = seeded(plan.sanitizers if deployed is None else deployed)
-    return attacker_rows(
-        deployment(plan, deployed), samples, choose_attackers(kinds, False), 1e-7, lambda _: None
-    )
+def attacked(plan: Plan, count: int, deployed: Any = None, kinds: Any = ("ridge",)) -> list[Any]:
+    running = deployment(plan, seeded(plan.sanitizers if deployed is None else deployed))
+    attackers = choose_attackers(kinds, False)
+    return attacker_rows(world_of(plan.network), running, attackers, count, 0, 1e-7, lambda _: None)
 
 
 @pytest.mark.parametrize("prior", ["covariance", "none", pytest.param("singular", marks=pytest.mark.long)])
 def test_attackers_come_close_to_the_bound_and_no_further(prior: str) -> None:
     plan = some_plan(1, prior)
-    samples = simulate(simulated(plan.network), 8000, 0)
-    rows = attacked(plan, samples, kinds="auto")
+    rows = attacked(plan, 8000, kinds="auto")
     assert len(rows) == 4 * len(plan.network.private)
     for row in rows:
         assert row.what.endswith(", simulated")
@@ -75,7 +73,7 @@ def test_attackers_come_close_to_the_bound_and_no_further(prior: str) -> None:
 def test_attackers_notice_missing_noise() -> None:
     plan = some_plan(1)
     bare = {agent: s.replace(noise=None) for agent, s in plan.sanitizers.items()}
-    rows = attacked(plan, simulate(plan.network, 8000, 0), bare)
+    rows = attacked(plan, 8000, bare)
     assert any(row.verdict == "fail" for row in rows)
 
 
@@ -88,7 +86,7 @@ def test_an_attacker_of_ones_own() -> None:
             return np.tile(self.mean, (len(messages), 1))
 
     plan = some_plan(2)
-    rows = attacked(plan, simulate(plan.network, 4000, 0), kinds={"mean": Mean()})
+    rows = attacked(plan, 4000, kinds={"mean": Mean()})
     for row in rows:
         assert row.found == pytest.approx(row.figures["guessing"], rel=1e-9)
 
@@ -109,7 +107,7 @@ def test_without_scikit_learn(
     plan = some_plan(2)
     report = vn.audit(plan, only=["attackers"], trials=vn.Trials(quick=True))
     assert report.ok
-    remark = 'NOTE: left out: learned attackers need scikit-learn: pip install "veilnet[sklearn]"'
+    remark = 'Left out: learned attackers need scikit-learn: pip install "veilnet[sklearn]"'
     assert remark in str(report)
     plan.save(tmp_path / "plan")
     assert run(["audit", str(tmp_path / "plan"), "--only", "attackers", "--quick"]) == 0
@@ -236,7 +234,7 @@ def test_the_whole_report() -> None:
     seen: list[float] = []
     report = vn.audit(plan, trials=vn.Trials(quick=True), progress=lambda _what, part: seen.append(part))
     assert report.ok
-    assert seen == sorted(seen)
+    assert np.all(np.diff(seen) > -1e-12)
     assert seen[-1] == 1.0
     assert len(report.baselines) == 6
     text = str(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 import veilnet as vn
 from helpers.networks import random_network
+from veilnet.auditing import auditor
+from veilnet.auditing.report import NOT_COMPUTED
+from veilnet.cli import run
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +58,58 @@ def test_ctrl_c_passes_through_an_audit() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         vn.audit(PLAN, only=["repetition", "dropout"], progress=interrupt)
+
+
+# --- a section that cannot be computed
+
+
+def planted(error: Exception) -> Callable[..., Any]:
+    def fails(*_: Any) -> Any:
+        raise error
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        vn.InvalidRequest("the steady state cannot be found"),
+        np.linalg.LinAlgError("the steady state cannot be found"),
+        FloatingPointError("the steady state cannot be found"),
+    ],
+)
+def test_a_section_that_cannot_be_computed_is_a_finding(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It used to end the whole audit, whatever else was to be looked at."""
+    monkeypatch.setattr(auditor, "collusion_rows", planted(error))
+    report = vn.audit(PLAN, only=["collusion", "dropout"])
+    (row,) = report.of("collusion")
+    assert (row.found, row.verdict) == (NOT_COMPUTED, "cannot tell")
+    assert "the steady state cannot be found" in row.why
+    assert report.of("dropout"), "the others are run"
+    assert not report.ok, "what could not be looked at is not confirmed"
+    assert not report.failed
+    assert "INCOMPLETE" in str(report)
+    PLAN.save(tmp_path / "plan")
+    assert run(["audit", str(tmp_path / "plan"), "--only", "collusion", "--only", "dropout"]) == 1
+    assert "the steady state cannot be found" in " ".join(capsys.readouterr().out.split())
+
+
+def test_half_a_section_is_told_where_the_other_half_cannot_be_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auditor, "simulation_rows", planted(vn.NotObservable("nothing is seen")))
+    report = vn.audit(PLAN, only=["promise"])
+    assert [row.verdict for row in report.of("the promise")].count("ok") > len(PLAN.privacy)
+    assert report.of("what stays exposed")
+    assert len(report.not_computed) == 1
+
+
+def test_a_defect_of_the_audit_itself_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditor, "dropout_rows", planted(KeyError("a defect")))
+    with pytest.raises(KeyError):
+        vn.audit(PLAN, only=["dropout"])
 
 
 # --- what is recognised by what it is

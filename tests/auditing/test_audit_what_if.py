@@ -264,7 +264,7 @@ def test_a_mistaken_centre_against_simulation(noise: str) -> None:
     truth = mistake.applied(network)
     assert truth.prior is not None
     assert network.prior is not None
-    scale = np.exp(mistake.prior)
+    scale = np.exp(mistake.spread)
     covariance = np.linalg.inv(network.prior.information) * np.outer(scale, scale)
     assert np.allclose(truth.prior.covariance, covariance, rtol=1e-9)
     x = draw_x(truth, rng, 60_000)

@@ -10,6 +10,7 @@ import pytest
 
 import veilnet as vn
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.auditing.report import FITTED_ROWS
 from veilnet.model.fitted_rows import fitted_again, marks_of, within_the_fit
 
 Table = dict[str, np.ndarray[Any, Any]]
@@ -69,11 +70,10 @@ def test_the_rows_of_the_fit_are_no_honest_test(tmp_path: Path) -> None:
     vn.design(network).save(tmp_path / "plan")
     kept = vn.Plan.load(tmp_path / "plan").network
     again = told(kept, first)
-    assert "LOOK AT IT: these are the rows the model was fitted on: an honest audit needs others." in str(
-        again
-    )
+    assert [row.verdict for row in again.rows if row.what == FITTED_ROWS] == ["warn"]
+    assert "These are the rows the model was fitted on" in str(again)
     assert "audit on rows that the model was not fitted on" in again.conclusion()
-    assert "among these are rows the model was fitted on" in str(told(kept, log))
+    assert "Among these are rows the model was fitted on" in str(told(kept, log))
     assert "fitted on" not in str(told(kept, later))
 
 

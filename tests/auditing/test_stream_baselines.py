@@ -7,15 +7,16 @@ import pytest
 
 import veilnet as vn
 from helpers.stream_plans import noisy_stream_plan, stream_network
-from veilnet.auditing.baselines import Baseline, Spread, baseline_rows
-from veilnet.auditing.differential_privacy import gaussian_delta
-from veilnet.auditing.streams.baselines import (
+from veilnet.auditing.baselines import (
     EVERY_READING,
-    epsilon_rows,
+    Baseline,
+    Spread,
+    baseline_rows,
+    baselines,
     secure_sum,
-    stream_baselines,
 )
-from veilnet.auditing.streams.steady import Measured, filtered
+from veilnet.auditing.differential_privacy import gaussian_delta
+from veilnet.auditing.worlds import world_of
 from veilnet.plans.plan import Plan
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def found(plan: Plan) -> dict[str, Baseline]:
-    return {baseline.name: baseline for baseline in stream_baselines(plan)}
+    return {baseline.name: baseline for baseline in baselines(plan)}
 
 
 def test_every_figure_is_that_of_the_public_functions(plan: Plan, found: dict[str, Baseline]) -> None:
@@ -54,7 +55,7 @@ def test_every_figure_is_that_of_the_public_functions(plan: Plan, found: dict[st
 def test_who_has_to_be_trusted_is_said(plan: Plan, found: dict[str, Baseline]) -> None:
     rows = baseline_rows(plan.network, list(found.values()))
     assert all(("needs" in row.figures) == row.what.startswith("secure summation") for row in rows)
-    (private,) = epsilon_rows(list(found.values()))
+    private = rows[-1]
     assert private.what.startswith(EVERY_READING)
     point = found[EVERY_READING].at_equal_utility
     assert point is not None
@@ -65,20 +66,17 @@ def test_the_sum_of_all_shares_tells_what_the_centre_may_know() -> None:
     """No utility is lost, and no decentralised plan hides more than the sum alone."""
     for kind in ("white", "coloured"):
         network = stream_network(10, kind)
-        measured = Measured(network)
-        summed = secure_sum(network)
-        assert measured.loss(summed) == pytest.approx(0, abs=1e-9)
+        world, summed = world_of(network), secure_sum(network)
+        assert world.loss(*summed) == pytest.approx(0, abs=1e-9)
         perfect = vn.design(network)
-        assert measured.privacies(summed)["g"] >= perfect.privacy["g"] * (1 - 1e-9)
-        assert measured.privacies(filtered(network, perfect.sanitizers))["g"] == pytest.approx(
-            perfect.privacy["g"]
-        )
+        assert world.privacies(*summed)["g"] >= perfect.privacy["g"] * (1 - 1e-9)
+        assert world.privacies(perfect.sanitizers)["g"] == pytest.approx(perfect.privacy["g"])
 
 
 def test_a_perfect_plan_hides_what_noise_cannot() -> None:
     """At no loss noise hides nothing, and at the plan's privacy it costs utility."""
     perfect = vn.design(stream_network(12))
-    [noise] = [each for each in stream_baselines(perfect) if each.name == EVERY_READING]
+    [noise] = [each for each in baselines(perfect) if each.name == EVERY_READING]
     free, private = noise.at_equal_utility, noise.at_equal_privacy
     assert free is None or free.privacy["g"] < 1e-6 * perfect.privacy["g"]
     assert private is not None
@@ -88,7 +86,7 @@ def test_a_perfect_plan_hides_what_noise_cannot() -> None:
 def test_an_x_that_wanders_off() -> None:
     """A random walk has no spread of its own; noise is measured by that of a row of readings all the same."""
     walk = noisy_stream_plan(stream_network(4, "walk"), noise=0.3)
-    found = {baseline.name: baseline for baseline in stream_baselines(walk)}
+    found = {baseline.name: baseline for baseline in baselines(walk)}
     point = found[EVERY_READING].at_equal_privacy
     assert point is not None
     assert point.privacy["g"] == pytest.approx(walk.privacy["g"], rel=1e-6)

@@ -11,18 +11,11 @@ from veilnet._core.types import Array
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.ledger import Ledger
 from veilnet.auditing.measures import privacies
-from veilnet.auditing.streams.attack import (
-    attack_with_the_model,
-    forgotten,
-    law_of_errors,
-    long_enough,
-    middle,
-)
-from veilnet.auditing.streams.promise import window_rows
-from veilnet.auditing.streams.simulation import draw_streams, release_streams
-from veilnet.auditing.streams.steady import filtered
-from veilnet.auditing.streams.window import When, Window
+from veilnet.auditing.streams import world as stream_world
+from veilnet.auditing.streams.window import Window
+from veilnet.auditing.streams.world import StreamTrial, StreamWorld, filtered, forgotten, window_rows
 from veilnet.auditing.what_if.repetition import repeated
+from veilnet.auditing.world import EstimatedRows, When
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.plans.plan import make_plan
 
@@ -72,7 +65,7 @@ def test_the_weights_of_a_window_are_those_of_its_estimates() -> None:
         )
 
 
-def test_a_memory_longer_than_the_lead_is_no_contradiction() -> None:
+def test_a_memory_longer_than_the_lead_is_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poles at 0.999: hardly anything of what is sent is as young as the window, and the figure says so."""
     network = stream_network(4)
     slow = {
@@ -82,8 +75,8 @@ def test_a_memory_longer_than_the_lead_is_no_contradiction() -> None:
     assert forgotten(Window(network, slow, 8, lead=8)) > 0.9
     quick = noisy_stream_plan(network).sanitizers
     assert forgotten(Window(network, quick, 40, lead=40)) < 1e-3
-    running = deployment(make_plan(network, slow, "test"), None)
-    rows = window_rows(running, Window(network, slow, 8, lead=8))
+    monkeypatch.setattr(stream_world, "long_enough", lambda _, sent: Window(network, sent, 8, lead=8))
+    rows = window_rows(StreamWorld(network), slow)
     assert "fail" not in [row.verdict for row in rows]
 
 
@@ -105,14 +98,18 @@ def scores(kind: Kind, count: int) -> Array:
     network = stream_network(2, kind)
     plan = noisy_stream_plan(network)
     running = deployment(plan, None)
-    window = long_enough(network, running.planned)
+    trial = StreamWorld(network).trial(running.planned)
+    asked = [
+        EstimatedRows("u", "u", network.U, public=True, when="now"),
+        EstimatedRows("g", "g", network.private["g"], public=False),
+    ]
     found = []
     for seed in range(count):
-        drawn = draw_streams(network, 12, window.lead + window.rows, np.random.default_rng([seed, 99]))
-        sent = release_streams(running, drawn.readings)
-        for rows, when in ((network.U, "now"), (network.private["g"], "hindsight")):
-            error = attack_with_the_model(window, drawn.x, sent, rows, when)
-            law, _ = law_of_errors(window, rows, when, len(drawn))
+        drawn = trial.draw(12, np.random.default_rng([seed, 99]))
+        sent = running.release_streams(drawn.readings)
+        for each in asked:
+            error = trial.squares(drawn, sent, each) / len(drawn)
+            law = trial.law(each, len(drawn))
             found.append((error - law.mean) / np.sqrt(2 * np.sum(law.eigenvalues**2) / law.count))
     return np.array(found)
 
@@ -129,13 +126,14 @@ def test_simulated_errors_follow_their_law(kind: Kind) -> None:
 def test_correlated_rows_count_for_fewer() -> None:
     """A slow x: errors hardly change from row to row, so that 16 judged rows of a stream are worth a few."""
     slow = vn.Network({"a": [[1.0]]}, 4.0, [[1.0]], {"g": [[1.0]]}, dynamics=vn.Dynamics([[0.99]], [[1e-3]]))
-    window = Window(slow, {"a": vn.Sanitizer.raw(1)}, 32, lead=32)
-    law, effective = law_of_errors(window, np.eye(1), "now", 10)
-    assert len(law.eigenvalues) == len(middle(window)) == 16
-    assert effective < 0.2 * 10 * 16
+    trial = StreamTrial(Window(slow, {"a": vn.Sanitizer.raw(1)}, 32, lead=32))
+    each = EstimatedRows("u", "u", np.eye(1), public=True, when="now")
+    law = trial.law(each, 10)
+    assert len(law.eigenvalues) == len(trial.at) == 16
+    assert law.effective < 0.2 * 10 * 16
     fast = vn.Network({"a": [[1.0]]}, 4.0, [[1.0]], {"g": [[1.0]]}, dynamics=vn.Dynamics([[0.0]], [[1.0]]))
-    _, effective = law_of_errors(Window(fast, {"a": vn.Sanitizer.raw(1)}, 32), np.eye(1), "now", 10)
-    assert effective == pytest.approx(160)
+    whole = StreamTrial(Window(fast, {"a": vn.Sanitizer.raw(1)}, 32)).law(each, 10)
+    assert whole.effective == pytest.approx(160)
 
 
 # --- an x that stays

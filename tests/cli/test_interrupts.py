@@ -104,7 +104,7 @@ VERBS: dict[str, tuple[list[str], str]] = {
     "audit": (["audit", "plan", "--out", "audit.json"], "veilnet.auditing.deployed.rows:probe"),
     "audit to json": (
         ["audit", "plan", "--only", "attackers", "--json"],
-        "veilnet.auditing.attack.attackers:attacker_rows",
+        "veilnet.auditing.auditor:attacker_rows",
     ),
 }
 

@@ -182,9 +182,14 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     options = ["audit", str(plan), "--only", "ledger", "--ledger"]
     assert run([*options, str(store), "--head", head, "--released", str(EPOCHS - 1), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["verdict"] == "ok"
-    assert run([*options, str(store)]) == 0  # and without a head it says what to keep
-    said = capsys.readouterr().out
-    assert "whole, 8 releases up to epoch 9 and 1 told" in said.replace("\n", " ")
+    assert run([*options, str(store), "--json"]) == 0  # and without a head it says what to keep
+    row = json.loads(capsys.readouterr().out)["rows"][0]
+    assert row["verdict"] == "warn"
+    assert "keep its head" in row["why"]
+    found = {name: row["figures"][name] for name in ("agent", "releases", "last epoch", "missed")}
+    assert found == {"agent": "hall", "releases": 8, "last epoch": 9, "missed": 1}
+    assert run([*options, str(store), "--head", "nothing"]) == 2
+    capsys.readouterr()
     assert run([*options, str(store), "--released", "50"]) == 1
     capsys.readouterr()
     assert run([*options, str(copied(wired, "UPDATE releases SET epoch = 2 WHERE sequence = 5"))]) == 1

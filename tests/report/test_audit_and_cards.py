@@ -35,9 +35,10 @@ def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
     section = page.by_id("audit")
     assert "1 finding against the plan" in section.text
     assert "1 finding against the plan" in page.one("ul", "facts").text
-    assert [each.text for each in section.all("li")] == [
-        "✗ BROKEN presence: presence < gait & so on.", "! look at it temperature: it depends.",
-    ]  # fmt: skip
+    worst, other = (each.text for each in section.all("li"))
+    assert worst.startswith("✗ BROKEN presence: ")
+    assert worst.endswith("presence < gait & so on.")
+    assert other.startswith("! look at it temperature: ")
     summary, promise, models = section.all("table")
     assert summary.cells() == [["promise", "1", "1", "–"], ["models", "–", "–", "1"]]
     assert promise.cells() == [
@@ -51,26 +52,16 @@ def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
 
 
 def test_what_is_broken_comes_first_and_what_cannot_be_told_is_told_by_its_reason() -> None:
-    few = {"why": "These rows are too few."}
+    few = "These rows are too few."
     rows = (
-        Row(
-            "data", "ridge", 1.0, 1.0, "cannot tell", "ridge: ±1 of ±1. These rows are too few.", figures=few
-        ),
-        Row("data", "logistic", 0.5, 0.9, "fail", "AUC 0.9, 0.5 promised."),
-        Row(
-            "data",
-            "boosting",
-            1.0,
-            1.0,
-            "cannot tell",
-            "boosting: ±1 of ±1. These rows are too few.",
-            figures=few,
-        ),
+        Row("data", "ridge", 1.0, 1.0, "cannot tell", few),
+        Row("data", "logistic", 0.5, 0.9, "fail"),
+        Row("data", "boosting", 1.0, 1.0, "cannot tell", few),
         Row("data", "forest", 1.0, 2.0, "cannot tell", "It only guesses."),
     )
     page = read_page(plan_of("perfect").report(audit=AuditReport(rows, 1e-6)).html)
     assert [each.text for each in page.by_id("audit").all("li")] == [
-        "✗ BROKEN logistic: AUC 0.9, 0.5 promised.",
+        "✗ BROKEN logistic: promised 0.5; found 0.9.",
         "? cannot tell ridge and boosting. These rows are too few.",
         "? cannot tell forest. It only guesses.",
     ]
@@ -84,7 +75,7 @@ def test_a_long_audit_is_cut_the_worst_kept_and_the_rest_counted() -> None:
             "promised": 1.0,
             "found": 2.0,
             "verdict": "ok",
-            "sentence": "x" * 900,
+            "why": "x" * 900,
         }
         for k in range(5000)
     ]
@@ -98,17 +89,12 @@ def test_a_long_audit_is_cut_the_worst_kept_and_the_rest_counted() -> None:
     assert section.all("li")[-1].text == "40 more."
 
 
-def test_an_audit_in_other_columns_is_shown_too() -> None:
+def test_what_cannot_be_told_is_counted() -> None:
     row = {
-        "section": "attackers", "what": "forest on gait", "guessing": 7.9, "raw": 0.3, "promised": 7.4, "sent": 7.6,
-        "verdict": "cannot tell", "sentence": "too few rows.",
+        "section": "attackers", "what": "forest on gait", "promised": 7.4, "found": 7.6, "verdict": "cannot tell",
+        "why": "Too few rows.",
     }  # fmt: skip
     section = read_page(plan_of("perfect").report(audit={"rows": [row]}).html).by_id("audit")
-    findings = section.all("details")[0]
-    assert [each.text for each in findings.all("th")] == [
-        "", "guessing", "from raw readings", "promised", "from what is sent", "verdict", "forest on gait",
-    ]  # fmt: skip
-    assert findings.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
     assert "nothing was found broken, and nothing could be tested; 1 cannot be told" in section.text
     row = {**row, "what": "ridge on gait", "verdict": "ok"}
     both = {"rows": [row, {**row, "verdict": "cannot tell"}]}
@@ -139,7 +125,7 @@ def test_what_was_not_tested_does_not_hold(verdicts: list[Any], words: str) -> N
 
 def test_rows_that_say_what_to_show_are_shown_so_and_the_conclusion_is_told() -> None:
     row = {
-        "section": "attackers", "what": "forest on gait", "verdict": "not covered", "sentence": "it tells too much.",
+        "section": "attackers", "what": "forest on gait", "verdict": "not covered", "why": "It tells too much.",
         "shown": {"guessing": "±7.9", "from <sent>": "±3.1"},
     }  # fmt: skip
     document = {"rows": [row], "conclusion": "What was promised & what was found."}

@@ -387,7 +387,7 @@ def test_what_is_neither_audit_nor_frontier_is_refused(argument: str, value: obj
 
 def test_hostile_names_are_shown_harmlessly() -> None:
     agent, public, private, _ = HOSTILE
-    row = {"section": agent, "what": "y" * 10_000, "verdict": public, "sentence": private * 500}
+    row = {"section": agent, "what": "y" * 10_000, "verdict": public, "why": private * 500}
     report = hostile_plan().report(audit={"rows": [row]})
     page = read_page(report.html)
     assert not {each.tag for each in page.everything()} & {"img", "b", "iframe"}

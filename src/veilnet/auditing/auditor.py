@@ -1,4 +1,8 @@
-"""Runs the sections of an audit one after the other and gathers their rows into a report."""
+"""Runs the sections of an audit one after the other and gathers their rows into a report.
+
+What a user gives is read before the first section. Whatever goes wrong after that is a finding: what is deployed may
+misbehave, a part may be left out, a figure may not be computable; the other sections are run all the same.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
 from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import expect, refuse_unknown
 from veilnet._core.words import counted
-from veilnet.auditing.baselines import Baseline
-from veilnet.auditing.conclusion import promised_in_words
-from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
+from veilnet.auditing.attack.attackers import attacker_rows
+from veilnet.auditing.attack.held_out import read_samples
+from veilnet.auditing.attack.lattice_rows import lattice_rows
+from veilnet.auditing.attack.learners import Learner, choose_attackers
+from veilnet.auditing.attack.on_data import rows_on_data
+from veilnet.auditing.baselines import Baseline, baseline_rows, baselines
+from veilnet.auditing.deployed.commands import CommandMechanism
+from veilnet.auditing.deployed.deployment import Deployment, Mechanism, Misbehaves, deployment
+from veilnet.auditing.deployed.rows import deployed_rows
+from veilnet.auditing.differential_privacy import differential_privacy_rows, widths_of_readings
 from veilnet.auditing.fingerprint import plan_fingerprint
-from veilnet.auditing.ledger import Ledger, verify_ledger
-from veilnet.auditing.live_ledger import live_ledger_rows
+from veilnet.auditing.ledger_rows import ledger_rows
 from veilnet.auditing.measures import read_least_privacy
 from veilnet.auditing.options import (
     DifferentialPrivacy,
@@ -31,21 +41,40 @@ from veilnet.auditing.options import (
     given_options,
     refuse_idle,
 )
-from veilnet.auditing.parts import Advance, Parts
-from veilnet.auditing.promise import seen_rows
-from veilnet.auditing.report import AuditReport, Judgement, Row
+from veilnet.auditing.promise import (
+    certificate_rows,
+    exposure_rows,
+    promised_in_words,
+    seen_rows,
+    simulation_rows,
+)
+from veilnet.auditing.report import LEFT_OUT, NOT_COMPUTED, AuditReport, Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
+from veilnet.auditing.statistics import part_of, part_on_data
+from veilnet.auditing.streams.on_data import attacks_on_data
+from veilnet.auditing.what_if.collusion import collusion_rows
+from veilnet.auditing.what_if.dropout import dropout_rows
+from veilnet.auditing.what_if.repetition import repetition_rows
+from veilnet.auditing.what_if.wrong_models import wrong_model_rows
+from veilnet.auditing.worlds import world_of
 from veilnet.io.agent_ledger import is_agent_store
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.plan import Plan
 
 __all__ = ["Audit", "audit"]
 
+Advance = Callable[[float], None]
 Step = Callable[[Advance], list[Row]]
 
 _DEFAULT_WHAT_IF = WhatIf()
 _DEFAULT_TRIALS = Trials()
 _DEFAULT_DIFFERENTIAL_PRIVACY = DifferentialPrivacy()
+_ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
+_WEIGHTS = {
+    Section.ATTACKERS: 10.0,
+    Section.REPETITION: 1.0,
+    Section.DROPOUT: 1.0,
+}  # of progress, where not 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,37 +126,81 @@ def audit(
     if ledger is not None:
         expect_group(ledger, LedgerCheck, "ledger")
     floors = read_least_privacy(plan.network, what_if.least_privacy)
-    parts = _parts_of(plan, deployment(plan, sanitizers), trials)
-    parts.refuse(what_if, ledger)
-    found_baselines: list[Baseline] = []
-    steps: dict[Section, tuple[float, Step]] = {
-        Section.DEPLOYED: (2.0, parts.deployed),
-        Section.PROMISE: (2.0, lambda go: [*parts.promise(go), *seen_rows(plan)]),
-        Section.ATTACKERS: (10.0, lambda go: parts.attacked(data, go)),
-        Section.LATTICE: (2.0, lambda go: parts.lattice(data, go)),
-        Section.COLLUSION: (2.0, lambda go: parts.collusion(what_if, floors, go)),
-        Section.REPETITION: (1.0, lambda _: parts.repetition(what_if, floors)),
-        Section.MODELS: (2.0, lambda go: parts.wrong_models(what_if.model_error, go)),
-        Section.DROPOUT: (1.0, lambda go: parts.dropout(what_if.colluding, go)),
-        Section.BASELINES: (2.0, lambda _: parts.compared(found_baselines)),
-        Section.DIFFERENTIAL_PRIVACY: (0.2, lambda _: parts.differential_privacy(differential_privacy)),
-    }
-    if ledger is not None:
-        steps[Section.LEDGER] = 0.2, lambda _: ledger_rows(plan, ledger)
-    steps = _chosen(steps, only)
+    _refuse_on_streams(plan, what_if, ledger)
+    chosen = _chosen(only, ledger)
     given = given_options(what_if, trials, differential_privacy)
     given |= {name for name, value in (("data", data), ("ledger", ledger)) if value is not None}
-    refuse_idle(given, steps)
-    found, interrupted = _run(steps, progress or silent)
+    refuse_idle(given, chosen)
+    running = deployment(plan, sanitizers)
+    widths = widths_of_readings(plan.network, running.planned, differential_privacy.reading_bounds)
+    samples = None
+    if data is not None:
+        samples = read_samples(plan.network, running.planned, data, in_order=plan.network.is_stream)
+    attackers, missing = _attackers(plan, trials) if Section.ATTACKERS in chosen else ({}, None)
+    found_baselines: list[Baseline] = []
+    world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
+
+    def chance(section: Section) -> float:
+        if samples is not None and section in (Section.ATTACKERS, Section.LATTICE):
+            return part_on_data(section, trials.false_alarm_on_data)
+        return part_of(section, trials.false_alarm)
+
+    def attacked(go: Advance) -> list[Row]:
+        if samples is not None:
+            on_data = attacks_on_data if network.is_stream else rows_on_data
+            return on_data(running, samples, attackers, chance(Section.ATTACKERS), go)
+        if not attackers:
+            return []
+        return attacker_rows(world, running, attackers, count, seed, chance(Section.ATTACKERS), go)
+
+    def compared(_: Advance) -> list[Row]:
+        found_baselines.extend(baselines(plan))
+        return baseline_rows(network, found_baselines)
+
+    count = _rows_simulated(running, trials)
+    steps: dict[Section, list[Step]] = {
+        Section.DEPLOYED: [lambda go: deployed_rows(running, chance(Section.DEPLOYED), seed, go)],
+        Section.PROMISE: [
+            lambda _: certificate_rows(plan),
+            lambda _: world.second_route(planned),
+            lambda go: simulation_rows(world, running, chance(Section.PROMISE), seed, count, go),
+            lambda _: exposure_rows(plan),
+            lambda _: seen_rows(plan),
+        ],
+        Section.ATTACKERS: [lambda _: _without(missing), attacked],
+        Section.LATTICE: [
+            lambda go: lattice_rows(running, samples, trials.count, chance(Section.LATTICE), seed, go)
+        ],
+        Section.COLLUSION: [
+            lambda go: collusion_rows(
+                network,
+                planned,
+                what_if.colluding,
+                floors if what_if.agents_colluding is not None else {},
+                go,
+            )
+        ],
+        Section.REPETITION: [
+            lambda _: repetition_rows(
+                network, planned, what_if.times, floors if what_if.releases is not None else {}
+            )
+        ],
+        Section.MODELS: [lambda go: wrong_model_rows(network, planned, what_if.model_error, seed, go)],
+        Section.DROPOUT: [lambda go: dropout_rows(network, planned, what_if.colluding, go)],
+        Section.BASELINES: [compared],
+        Section.DIFFERENTIAL_PRIVACY: [
+            lambda _: differential_privacy_rows(network, planned, widths, differential_privacy.delta)
+        ],
+    }
+    if Section.LEDGER in chosen and ledger is not None:
+        of_ledger = ledger_rows(plan, ledger)
+        steps[Section.LEDGER] = [lambda _: of_ledger]
+    found, interrupted = _run({section: steps[section] for section in chosen}, progress or silent)
     return Audit(
         tuple(found),
         trials.false_alarm,
         title=f"Audit of the plan for {counted(plan.network.S, 'agent')}",
-        on_data=(
-            trials.false_alarm_on_data
-            if data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps)
-            else None
-        ),
+        on_data=None if samples is None else trials.false_alarm_on_data,
         interrupted=interrupted,
         promised=promised_in_words(plan),
         doubts=plan.network.doubts,
@@ -136,69 +209,95 @@ def audit(
     )
 
 
-def _parts_of(plan: Plan, deployed: Deployment, trials: Trials) -> Parts:
-    if not plan.network.is_stream:
-        return Parts(plan, deployed, trials)
-    if by_stacks(plan.network):
-        raise InvalidRequest(
-            f"plan: an audit of a stream filters with all memories in one state, up to {MOST_JOINT} agents times "
-            f"parameters, found {plan.network.S} x {plan.network.L}; audit the plan of a part of the network, and "
-            "verify() this one"
-        )
-    from veilnet.auditing.streams.parts import StreamParts
-
-    return StreamParts(plan, deployed, trials)
-
-
-def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tuple[list[Row], bool]:
+def _run(steps: Mapping[Section, Sequence[Step]], progress: Progress) -> tuple[list[Row], bool]:
     """The rows of every section; asked to stop, those of the sections that were finished, and True."""
     found: list[Row] = []
-    total, before = sum(weight for weight, _ in steps.values()), 0.0
+    weights = {section: _WEIGHTS.get(section, 2.0) for section in steps}
+    total, before = sum(weights.values()), 0.0
     try:
         with one_thread():
-            for section, (weight, step) in steps.items():
-                go = within(progress, section, before / total, weight / total)
+            for section, parts in steps.items():
+                go = within(progress, section, before / total, weights[section] / total)
                 go(0.0)
-                found += step(go)
-                before += weight
+                rows = [row for part in parts for row in _tried(section, part, go)]
+                found += rows
+                before += weights[section]
     except Stopped:
         return found, True
     progress("done", 1.0)
     return found, False
 
 
-def ledger_rows(plan: Plan, ledger: LedgerCheck) -> list[Row]:
-    """Whether the ledger is whole, continues the head that was kept, and leaves the least privacy it has to."""
-    if is_agent_store(Path(ledger.path)):
-        return live_ledger_rows(plan, ledger)
-    head = ledger.head
-    problems = verify_ledger(ledger.path, plan.network, head, ledger.releases)
-    if problems:
-        sentence = "; ".join(problems) + "."
-        return [Row("ledger", "ledger of releases", "whole", "not whole", "fail", sentence)]
-    opened = Ledger(ledger.path, plan.network)
-    figures = {"head": opened.head, "releases": opened.count, "privacy": opened.privacy()}
-    aside = "" if head is not None else "; keep its head, or a reset will go unnoticed"
-    sentence = f"the ledger is whole, {opened.count} releases; head {opened.head}{aside}."
-    verdict: Judgement = "ok" if head is not None else "warn"
-    rows = [Row("ledger", "ledger of releases", "whole", "whole", verdict, sentence, figures=figures)]
-    left = opened.remaining(plan)
-    amount = "as many releases" if np.isinf(left) else f"{left:.0f} more releases"
-    sentence = f"its least privacy allows {amount} of this plan{' as one likes' if np.isinf(left) else ''}."
-    return [*rows, Row("ledger", "releases left", None, left, "info", sentence)]
+def _tried(section: Section, step: Step, go: Advance) -> list[Row]:
+    """The rows of one step; a row that says why where it could not be made."""
+    verdict: Judgement = "cannot tell"
+    try:
+        return step(go)
+    except LeftOut as reason:
+        verdict, outcome, why = "info", LEFT_OUT, f"Left out: {reason}."
+    except Misbehaves as trouble:
+        verdict, outcome, why = "fail", NOT_COMPUTED, f"What is deployed cannot be attacked: {trouble}."
+    except (VeilnetError, ArithmeticError, np.linalg.LinAlgError) as error:
+        outcome, why = NOT_COMPUTED, f"It could not be computed: {error}."
+    return [Row(section.heading, section.value, None, outcome, verdict, why, shown={"outcome": outcome})]
 
 
-def _chosen(
-    steps: dict[Section, tuple[float, Step]], only: Sequence[str] | None
-) -> dict[Section, tuple[float, Step]]:
+def _attackers(plan: Plan, trials: Trials) -> tuple[Mapping[str, Learner], MissingExtra | None]:
+    """The attackers that were chosen; none, and what is missing for them, where they were left to be chosen."""
+    wanted = trials.attackers
+    if wanted == "auto" and plan.network.is_stream:  # those that stand messages of many rows at once
+        wanted = ("ridge",) if trials.quick else ("ridge", "network")
+    try:
+        return choose_attackers(wanted, trials.quick), None
+    except MissingExtra as missing:
+        if trials.attackers != "auto":
+            raise
+        return {}, missing
+
+
+def _without(missing: MissingExtra | None) -> list[Row]:
+    if missing is not None:
+        raise LeftOut(f"{missing} (in a checkout, ./veilnet audit installs it)")
+    return []
+
+
+def _rows_simulated(running: Deployment, trials: Trials) -> int:
+    """How many rows are judged in a simulation."""
+    started = any(isinstance(each, CommandMechanism) for each in running.deployed.values())
+    return min(trials.count, _ROWS_OF_COMMANDS) if started and running.network.is_stream else trials.count
+
+
+def _refuse_on_streams(plan: Plan, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
+    """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves.
+
+    A live agent's store records what was sent, whatever x does.
+    """
+    if not plan.network.is_stream:
+        return
+    if by_stacks(plan.network):
+        raise InvalidRequest(
+            f"plan: an audit of a stream filters with all memories in one state, up to {MOST_JOINT} agents times "
+            f"parameters, found {plan.network.S} x {plan.network.L}; audit the plan of a part of the network, and "
+            "verify() this one"
+        )
+    live = ledger is not None and is_agent_store(Path(ledger.path))
+    for name, value in {"releases": what_if.releases, "ledger": None if live else ledger}.items():
+        if value is not None:
+            raise InvalidRequest(
+                f"{name}: it counts releases of one x that stays; the promise of a stream plan counts every row "
+                "already, for an x that moves. Leave it out, or audit a plan without dynamics"
+            )
+
+
+def _chosen(only: Sequence[str] | None, ledger: LedgerCheck | None) -> list[Section]:
+    """The sections to run, in their order."""
     if only is None:
-        return steps
+        return [section for section in Section if section != Section.LEDGER or ledger is not None]
     names = [only] if isinstance(only, str) else list(only)
     refuse_unknown(names, [section.value for section in Section], "only", error=InvalidRequest)
-    wanted = {Section(name) for name in names}
-    if Section.LEDGER in wanted and Section.LEDGER not in steps:
+    chosen = [section for section in Section if section.value in names]
+    if Section.LEDGER in chosen and ledger is None:
         raise InvalidRequest("only: the section 'ledger' needs a ledger; give ledger=vn.LedgerCheck(path)")
-    chosen = {section: step for section, step in steps.items() if section in wanted}
     if not chosen:
         raise InvalidRequest(f"only: expected at least one section among {', '.join(Section)}")
     return chosen

@@ -26,10 +26,11 @@ from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet._core.words import join_names, number
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.report import Row
+from veilnet.auditing.row import Row
+from veilnet.auditing.sections import Section
 from veilnet.model.network import Network
 
-SECTION = "differential privacy"
+SECTION = Section.DIFFERENTIAL_PRIVACY.heading
 _MOST_CORNERS = 16  # readings up to which every corner of the box is visited
 
 
@@ -97,62 +98,47 @@ def _moves(sanitizer: Sanitizer, rows: Array, widths: Array) -> Array:
     return positive_root(gram * widths[:, None] * widths)
 
 
+def widths_of_readings(
+    network: Network, sanitizers: Mapping[str, Sanitizer], bounds: Mapping[str, Any] | None
+) -> dict[str, Array]:
+    """agent -> how far its readings may differ, of the agents whose readings are bounded.
+
+    bounds: agent -> (lowest, highest); the limits of its sanitizer where an agent is left out.
+    """
+    refuse_unknown(bounds or {}, network.agents, "reading_bounds", error=InvalidRequest)
+    found = {}
+    for agent, size in zip(network.agents, network.blocks.sizes, strict=True):
+        given = (bounds or {}).get(agent)
+        limits = sanitizers[agent].limits
+        if given is not None:
+            limits = Sanitizer.raw(int(size)).replace(limits=given).limits
+        if limits is not None and np.all(np.isfinite(limits[1] - limits[0])):
+            found[agent] = np.asarray(limits[1] - limits[0])
+    return found
+
+
 def differential_privacy_rows(
-    network: Network,
-    sanitizers: Mapping[str, Sanitizer],
-    bounds: Mapping[str, Any] | None,
-    delta: float,
+    network: Network, sanitizers: Mapping[str, Sanitizer], widths: Mapping[str, Array], delta: float
 ) -> list[Row]:
     """(ε, δ) of every agent whose readings are bounded."""
-    widths = {agent: _widths(network, sanitizers, agent, bounds) for agent in network.agents}
-    if bounds is not None:
-        refuse_unknown(bounds, network.agents, "reading_bounds", error=InvalidRequest)
-    known = {agent: width for agent, width in widths.items() if width is not None}
-    if not known:
-        sentence = (
-            "readings without bounds have no differential privacy; give reading_bounds= or set limits in the "
-            "sanitizers to see the (ε, δ) the noise implies."
-        )
-        exact = [agent for agent, s in sanitizers.items() if np.any(~s.normal[1])]
+    exact = [agent for agent, s in sanitizers.items() if np.any(~s.normal[1])]
+    if not widths:
         found = "none" if exact else "no bounds"
         why = f"{join_names(exact)}: numbers without noise" if exact else "readings have no stated bounds"
+        todo = "Give reading_bounds= or set limits in the sanitizers to see the (ε, δ) the noise implies."
         shown = {"smallest ε": found, "why": why}
-        return [Row(SECTION, "each agent's message", None, found, "info", sentence, shown=shown)]
-    streams = " that differ in one row" if network.is_stream else ""
-    return [_row(agent, sanitizers[agent], width, delta, streams) for agent, width in known.items()]
+        return [Row(SECTION, "each agent's message", None, found, "info", todo, shown=shown)]
+    which = "streams of readings that differ in one row" if network.is_stream else "readings"
+    return [_row(agent, sanitizers[agent], width, delta, which) for agent, width in widths.items()]
 
 
-def _widths(
-    network: Network, sanitizers: Mapping[str, Sanitizer], agent: str, bounds: Mapping[str, Any] | None
-) -> Array | None:
-    size = int(network.blocks.sizes[network.position[agent]])
-    given = bounds.get(agent) if bounds is not None else None
-    limits = sanitizers[agent].limits if given is None else Sanitizer.raw(size).replace(limits=given).limits
-    if limits is None:
-        return None
-    width = np.asarray(limits[1] - limits[0])
-    return width if np.all(np.isfinite(width)) else None
-
-
-def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float, streams: str) -> Row:
+def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float, which: str) -> Row:
     moved = sensitivity(sanitizer, widths)
     figures: dict[str, Any] = {"sensitivity": moved, "delta": delta}
-    heading, what = f"smallest ε at δ = {delta:g}", f"{agent}, ε at δ = {delta:g}"
-    if np.isinf(moved):
-        sentence = (
-            f"{agent} sends a combination of its readings without noise: there is no differential privacy, "
-            "whatever ε and δ."
-        )
-        shown = {heading: "none", "why": "it sends a number without noise"}
-        return Row(SECTION, what, None, "none", "info", sentence, figures=figures, shown=shown)
-    epsilon = gaussian_epsilon(delta, moved)
-    which = f"streams of readings{streams}," if streams else "readings"
-    sentence = (
-        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two {which} within bounds."
-    )
-    figures["epsilon"] = epsilon
-    shown = {
-        heading: number(epsilon),
-        "why": f"noise on all it sends, any two {which.rstrip(',')} within bounds",
-    }
-    return Row(SECTION, what, None, epsilon, "info", sentence, figures=figures, shown=shown)
+    epsilon: float | str = "none"
+    shown, why = "none", "it sends a number without noise"
+    if np.isfinite(moved):
+        figures["epsilon"] = epsilon = gaussian_epsilon(delta, moved)
+        shown, why = number(epsilon), f"noise on all it sends, any two {which} within bounds"
+    cells = {f"smallest ε at δ = {delta:g}": shown, "why": why}
+    return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, epsilon, "info", figures=figures, shown=cells)

@@ -11,11 +11,11 @@ from veilnet._core.words import alike
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
 
-__all__ = ["InUnits", "in_units"]
+__all__ = ["GrowthsInUnits", "in_units"]
 
 
 @dataclass(frozen=True)
-class InUnits:
+class GrowthsInUnits:
     """Errors on one parameter that belong side by side, as typical ones in its unit.
 
     typical: what raw readings and guessing leave of it.
@@ -42,6 +42,6 @@ class InUnits:
         return {"errors": errors, "unit": self.typical.unit}
 
 
-def in_units(network: Network) -> dict[str, InUnits]:
+def in_units(network: Network) -> dict[str, GrowthsInUnits]:
     """What is needed to say errors in units, by the name of the parameter."""
-    return {name: InUnits(typical) for name, typical in typical_errors(network).items()}
+    return {name: GrowthsInUnits(typical) for name, typical in typical_errors(network).items()}

@@ -1,52 +1,47 @@
-"""The audit's findings: rows a privacy officer can read, and every figure for machines."""
+"""The audit's findings as a whole: tables, remarks, and a last paragraph that says what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from veilnet._core.words import join_names, number
-from veilnet.auditing.conclusion import conclusion, of_ledger_alone, outcome
-from veilnet.auditing.sections import introduction
+from veilnet._core.words import join_names
+from veilnet.auditing.row import (
+    IN_LOG,
+    IN_MODEL,
+    IN_WORDS,
+    LEFT_OUT,
+    NOT_COMPUTED,
+    Judgement,
+    LeftOut,
+    Row,
+    row_of_file,
+    shown_tables,
+)
+from veilnet.auditing.sections import Section, introduction
 from veilnet.model.doubts import Doubt, doubt_notes
 
-Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
-Figure = float | str | None
-LEFT_OUT = "left out"  # found, where something could not be looked at
-IN_WORDS: dict[Judgement, str] = {"ok": "holds", "fail": "broken", "warn": "look at it"}
-"""Verdicts as they are printed; the others are printed as they are."""
-_HEADINGS = ("promised", "found", "between")
+__all__ = [
+    "FITTED_ROWS", "LEFT_OUT", "NOT_COMPUTED", "AuditReport", "Judgement", "LeftOut", "Row", "outcome",
+    "shown_tables",
+]  # fmt: skip
 
-__all__ = ["LEFT_OUT", "AuditReport", "Figure", "Judgement", "Row", "shown_tables"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One finding.
-
-    section:  which part of the audit it belongs to.
-    what:     what was looked at.
-    promised: what the plan promises or the theory expects.
-    found:    what was found, in the same unit.
-    interval: a confidence interval for ``found`` where it was measured.
-    verdict:  "ok" a promise was tested and holds; "fail" it is broken; "not covered" what is sent tells somebody the
-              promise does not speak of more than it allows; "cannot tell" the test could not have seen a leak that
-              matters; "warn" holds, but look at it; "info" is for information.
-    sentence: the finding in plain words.
-    figures:  everything else that was computed, for machines.
-    shown:    what a table shows in place of promised, found and interval: heading -> text.
-    """
-
-    section: str
-    what: str
-    promised: Figure
-    found: Figure
-    verdict: Judgement
-    sentence: str
-    interval: tuple[float, float] | None = None
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, str] = field(default_factory=dict)
+_NEXT = {
+    "fail": "What to do next: release nothing by this plan until what is marked BROKEN is dealt with",
+    "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
+    "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
+}
+_OF_MODEL = {"ok": "as promised", "warn": "not hidden"}
+_ON_LOG = {
+    "ok": "no more was seen",
+    "warn": "not hidden",
+    "cannot tell": "cannot be told",
+    "fail": "BROKEN",
+    "not covered": "not covered",
+}
+LEDGER_IS_WHOLE = "the ledger is whole; nothing else was looked at"
+FITTED_ROWS = "rows of the fit"  # what the row is called that finds them again
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +75,7 @@ class AuditReport:
     @property
     def ok(self) -> bool:
         """Whether the audit was finished and nothing was found broken or not covered."""
-        return not self.failed and not self.interrupted
+        return not self.failed and not self.interrupted and not self.not_computed
 
     @property
     def failed(self) -> tuple[Row, ...]:
@@ -91,6 +86,11 @@ class AuditReport:
     def unclear(self) -> tuple[Row, ...]:
         """The findings from which nothing can be told."""
         return tuple(row for row in self.rows if row.verdict == "cannot tell")
+
+    @property
+    def not_computed(self) -> tuple[Row, ...]:
+        """The sections that ended with an error, so that the audit is not whole."""
+        return tuple(row for row in self.rows if row.found == NOT_COMPUTED)
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -111,34 +111,36 @@ class AuditReport:
             "false_alarm": self.false_alarm,
             "on_data": self.on_data,
             "interrupted": self.interrupted,
-            "rows": [
-                {
-                    "section": row.section,
-                    "what": row.what,
-                    "promised": row.promised,
-                    "found": row.found,
-                    "interval": None if row.interval is None else list(row.interval),
-                    "verdict": row.verdict,
-                    "sentence": row.sentence,
-                    "figures": dict(row.figures),
-                    "shown": dict(row.shown),
-                }
-                for row in self.rows
-            ],
+            "rows": [asdict(row) | {"sentence": row.sentence} for row in self.rows],
             "conclusion": self.conclusion(),
             "doubts": [asdict(doubt) for doubt in self.doubts],
             "plan": self.plan,
         }
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> AuditReport:
+        """The report in the content of an audit's file.
+
+        document: what :meth:`to_dict` gave; what it does not say is empty.
+        """
+        return cls(
+            tuple(row_of_file(row) for row in document["rows"]),
+            float(document.get("false_alarm", 0.0)),
+            on_data=document.get("on_data"),
+            interrupted=bool(document.get("interrupted", False)),
+            plan=str(document.get("plan", "")),
+        )
+
     def headline(self) -> str:
         """The outcome in one sentence."""
-        sections = [row.section for row in self.rows]
         if self.ok:
-            told = outcome([row.verdict for row in self.rows], sections, [row.what for row in self.rows])
-            return f"{self.title}: {told}."
+            return f"{self.title}: {outcome(self.rows)}."
         count = len(self.failed)
-        if not count:
+        if not count and self.interrupted:
             return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."
+        if not count:
+            missing = join_names([row.section for row in self.not_computed])
+            return f"{self.title}: INCOMPLETE: {missing} could not be computed; nothing else failed."
         aside = " so far (interrupted)" if self.interrupted else ""
         return f"{self.title}: FAILED, {count} finding{'s' if count > 1 else ''}{aside}."
 
@@ -164,26 +166,23 @@ class AuditReport:
 
     def remarks(self) -> list[str]:
         """A sentence for each finding that is broken, unclear or wants a look, and for what was left out, and why."""
-        said: list[str] = []
-        causes: dict[str, list[str]] = {}
-        for row in self.rows:
-            if row.verdict in ("ok", "info", "cannot tell") and row.found != LEFT_OUT:
-                continue
-            word = "NOTE" if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()
-            cause = str(row.figures.get("cause", ""))
-            if cause:
-                causes.setdefault(cause, []).append(row.what)
-            said.append(f"{word}: {row.sentence.removesuffix(cause).rstrip()}")
-        said += [
-            f"WHAT IT MAY COME FROM ({join_names(rows, names_shown=3)}): {cause}"
-            for cause, rows in causes.items()
+        remarked = [
+            row
+            for row in self.rows
+            if row.verdict in ("fail", "not covered", "warn") or row.found == LEFT_OUT
         ]
-        reasons: dict[str, list[str]] = {}
-        for row in self.unclear:
-            reasons.setdefault(str(row.figures.get("why") or row.sentence), []).append(row.what)
+        whys = _by_why(remarked)
+        said = []
+        for row in remarked:
+            word = "NOTE" if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()
+            said.append(f"{word}: {row.facts if len(whys[row.why]) > 1 else row.sentence}")
+        said += [
+            f"WHAT IT MAY COME FROM ({_names(rows, 3)}): {why}"
+            for why, rows in whys.items()
+            if why and len(rows) > 1
+        ]
         return said + [
-            f"CANNOT TELL: {join_names(rows, names_shown=len(rows))}. {reason}"
-            for reason, rows in reasons.items()
+            f"CANNOT TELL: {_names(rows, len(rows))}. {why}" for why, rows in _by_why(self.unclear).items()
         ]
 
     def assurance(self) -> str:
@@ -197,30 +196,151 @@ class AuditReport:
 
     def conclusion(self) -> str:
         """What was promised, what was found, what could not be told and what to do next, in one paragraph."""
-        return conclusion(self)
+        return _conclusion(self)
 
 
-def shown_tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """(section, headings, cells) of every table; a section whose rows have other headings goes on without a name."""
-    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = []
-    last: tuple[str, tuple[str, ...]] | None = None
+def _by_why(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows that have one reason together, in the order of the first."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        middle = dict(row.shown) or dict(zip(_HEADINGS, shown_figures(row), strict=True))
-        headings = ("", *middle, "")
-        if last != (row.section, headings):
-            tables.append((row.section if last is None or last[0] != row.section else "", headings, []))
-            last = row.section, headings
-        tables[-1][2].append((row.what, *middle.values(), IN_WORDS.get(row.verdict, row.verdict)))
-    return tables
+        found.setdefault(row.why, []).append(row)
+    return found
 
 
-def shown_figures(row: Row) -> tuple[str, str, str]:
-    """Promised, found and interval as text."""
-    between = "" if row.interval is None else f"{number(row.interval[0])} .. {number(row.interval[1])}"
-    return _shown(row.promised), _shown(row.found), between
+def _names(rows: Sequence[Row], most: int) -> str:
+    return join_names([row.what for row in rows], names_shown=most)
 
 
-def _shown(figure: Figure) -> str:
-    if figure is None:
-        return ""
-    return figure if isinstance(figure, str) else number(figure)
+def of_ledger_alone(sections: Sequence[str]) -> bool:
+    """Whether findings of these sections are about a ledger and nothing else: no promise was tested then."""
+    return bool(sections) and set(sections) == {Section.LEDGER}
+
+
+def secrets_in_words(verdicts: Mapping[str, str]) -> list[str]:
+    """For each secret what holds in the model and what the log shows; they are two things.
+
+    verdicts: by what was looked at.
+    """
+    said = []
+    for what, verdict in verdicts.items():
+        if what.endswith(IN_MODEL):
+            name = what.removesuffix(IN_MODEL)
+            log = verdicts.get(f"{name}{IN_LOG}")
+            on_log = "" if log is None else f", on the log {_ON_LOG.get(log, log)}"
+            said.append(f"{name}: in the model {_OF_MODEL.get(verdict, 'no promise')}{on_log}")
+    return said
+
+
+def outcome(rows: Sequence[Row]) -> str:
+    """What rows among which none is bad come to, with how many cannot be told or want a look."""
+    secrets = secrets_in_words({row.what: row.verdict for row in rows})
+    bare = any(row.verdict == "warn" for row in rows if row.what.endswith(IN_MODEL))
+    verdicts = [row.verdict for row in rows if not row.what.endswith(IN_MODEL)]
+    unclear, worries = (sum(each == kind for each in verdicts) for kind in ("cannot tell", "warn"))
+    tested = "every promise that could be tested holds" if unclear else "every promise holds"
+    if "ok" not in verdicts:
+        tested = (
+            "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
+        )
+    if bare:
+        tested = "nothing was found broken, and the plan does not hide every secret"
+    if of_ledger_alone([row.section for row in rows]):
+        tested = LEDGER_IS_WHOLE
+    asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
+    return "; ".join([tested, *asides, *secrets])
+
+
+def _conclusion(report: AuditReport) -> str:
+    """One paragraph, in whole sentences."""
+    parts = [report.promised, _found(report), _unclear(report), _next(report)]
+    return " ".join(part for part in parts if part)
+
+
+def _about_ledger_alone(report: AuditReport) -> bool:
+    return of_ledger_alone([row.section for row in report.rows])
+
+
+def _found(report: AuditReport) -> str:
+    broken = [row for row in report.rows if row.verdict == "fail"]
+    if not broken and _about_ledger_alone(report):
+        return f"Found: {LEDGER_IS_WHOLE}."
+    beyond = [row for row in report.rows if row.verdict == "not covered"]
+    held = sum(row.verdict == "ok" and not row.what.endswith(IN_MODEL) for row in report.rows)
+    said = []
+    if broken:
+        said.append(f"{_count(len(broken))} broken: {_names(broken, 3)}.")
+    if beyond:
+        said.append(
+            "An attacker who remembers past messages learns more than the promise for single rows allows: "
+            f"{_names(beyond, 3)}."
+        )
+    if held:
+        said.append(
+            f"{held} of {len(report.rows)} rows were tested and hold."
+            if said
+            else f"all {held} rows that could be tested hold; the others are for information, or cannot tell."
+        )
+    if not said:
+        unclear = any(row.verdict == "cannot tell" for row in report.rows)
+        said.append(
+            "nothing broken, and nothing that proves a promise." if unclear else "no promise was tested."
+        )
+    said += [f"{each}." for each in secrets_in_words({row.what: row.verdict for row in report.rows})]
+    return "Found: " + " ".join(said)
+
+
+def _unclear(report: AuditReport) -> str:
+    said = []
+    unclear = [row for row in report.rows if row.verdict == "cannot tell"]
+    if unclear:
+        said.append(f"Nothing can be told from {_names(unclear, 3)}.")
+    if report.on_data is None and not _about_ledger_alone(report):
+        said.append(
+            "Every attack was on simulated rows: whether the model describes the world was not looked at."
+        )
+    if report.interrupted:
+        said.append("The audit was stopped before it was finished.")
+    return " ".join(said)
+
+
+def _next(report: AuditReport) -> str:
+    """What to do, by what matters most; what was doubted of the model stays to be done in any case."""
+    step = _first_step(report)
+    doubts = [doubt.name for doubt in report.doubts if not doubt.accepted]
+    if not doubts:
+        return step
+    one = len(doubts) == 1
+    return (
+        f"{step} {'A doubt' if one else f'{len(doubts)} doubts'} about the model {'is' if one else 'are'} still open "
+        f"({join_names(doubts)}), and every promise is as sure as {'that allows' if one else 'they allow'}: fit "
+        f"again, transform the readings, or accept {'it' if one else 'them'} by name."
+    )
+
+
+def _first_step(report: AuditReport) -> str:
+    verdicts = {row.verdict for row in report.rows}
+    if "fail" in verdicts:
+        steps = [_NEXT["fail"]]
+        steps += [_NEXT["not covered"]] if "not covered" in verdicts else []
+        return "; ".join(steps) + "."
+    if "not covered" in verdicts:
+        return f"What to do next: {_NEXT['not covered']}."
+    if report.interrupted:
+        return "What to do next: run it to its end."
+    if report.not_computed:
+        return f"What to do next: see why {_names(report.not_computed, 3)} could not be computed, and audit again."
+    if _about_ledger_alone(report):
+        return "What to do next: keep the head, and audit the plan itself without --only ledger."
+    if report.on_data is None and report.takes_data:
+        return "What to do next: audit with --data, on rows that were not used to fit the network."
+    if any(row.what == FITTED_ROWS for row in report.rows):
+        return "What to do next: audit on rows that the model was not fitted on."
+    if "cannot tell" in verdicts:
+        return f"What to do next: {_NEXT['cannot tell']}."
+    if "warn" in verdicts:
+        return "What to do next: look at the rows marked 'look at it'; none of them breaks a promise."
+    return "What to do next: audit again when the conditions change."
+
+
+def _count(number: int) -> str:
+    return "one row is" if number == 1 else f"{number} rows are"

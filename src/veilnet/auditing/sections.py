@@ -20,15 +20,30 @@ class Section(StrEnum):
     DIFFERENTIAL_PRIVACY = "differential privacy"
     LEDGER = "ledger"
 
+    @property
+    def heading(self) -> str:
+        """What it is called in a report."""
+        return _HEADINGS.get(self, self.value)
 
+
+_HEADINGS = {
+    Section.DEPLOYED: "what is deployed",
+    Section.PROMISE: "the promise",
+    Section.ATTACKERS: "learned attackers, simulated rows",
+    Section.LATTICE: "lattice attack",
+    Section.REPETITION: "repeated releases",
+    Section.MODELS: "wrong models",
+}
 _ERRORS = (
     "± is a typical error: the root mean square of the best estimate. Guessing is knowing only what was known before "
     "any message."
 )
 _PARTS = "± is a typical error, in brackets as a part of guessing's; 'raw' is from raw readings."
 _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
-    "what is deployed": ("Does every agent run what was planned? Each one was run on readings we chose.",),
-    "the promise": (
+    Section.DEPLOYED.heading: (
+        "Does every agent run what was planned? Each one was run on readings we chose.",
+    ),
+    Section.PROMISE.heading: (
         "Is the plan as good as it says? Every promise was computed again from the network and the sanitizers, then "
         "put to the test on simulated readings.",
         _ERRORS,
@@ -37,7 +52,7 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         "What do the messages still tell? Of a parameter that is several numbers, one combination of them may be "
         "known better than the whole.",
     ),
-    "learned attackers, simulated rows": (
+    Section.ATTACKERS.heading: (
         "What does somebody learn who has messages beside the truth? Rows are simulated from the model, so this says "
         "nothing about the world.",
         _PARTS,
@@ -48,37 +63,37 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _PARTS,
         "AUC is how often, of two moments, the one with the value is told from the one without; 0.50 is guessing.",
     ),
-    "lattice attack": (
+    Section.LATTICE.heading: (
         "Do exact numbers name readings that come in steps (0.1 °C)? The attacker knows the steps and looks for the "
         "readings that fit every message; the linear attacker does not look for steps.",
         "± is a typical error: the root mean square of the attacker's estimate on the same rows.",
     ),
-    "collusion": (
+    Section.COLLUSION.heading: (
         "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "
         "readings' is what the same helpers would allow if nobody sanitized anything.",
         _ERRORS,
     ),
-    "repeated releases": (
+    Section.REPETITION.heading: (
         "What if the same is told again and again? A plan for single rows promises for one release of one x; "
         "raw readings sent as often tell more, too. A plan for streams has counted every row.",
         "'Error falls below' says after how many releases half of the promised privacy is gone, or less is left than "
         "was asked to remain.",
         _ERRORS,
     ),
-    "wrong models": (
+    Section.MODELS.heading: (
         "What if the model is not quite right? Whatever is compared is compared in the same true world: with raw "
         "readings of that world, and with an attacker who knows as much.",
     ),
-    "dropout": (
+    Section.DROPOUT.heading: (
         "What if agents fall silent? By how much the variance of the public error grows, compared with raw readings "
         "of all agents.",
     ),
-    "baselines": (
+    Section.BASELINES.heading: (
         "Would another protection do better? Each was tuned to cost the public estimate no more than the plan does, "
         "and then to hide as much as the plan hides. Secure summation needs agents that talk to each other in every "
         "row, and cryptography among them; here every agent sanitizes alone.",
     ),
-    "differential privacy": (
+    Section.DIFFERENTIAL_PRIVACY.heading: (
         "What does the noise amount to in the words of differential privacy? The smaller ε, the less one message "
         "tells about an agent's readings; below 1 is strong.",
     ),

@@ -85,6 +85,12 @@ class SquareSum:
         """tr of the covariance: what is expected."""
         return float(np.sum(self.eigenvalues))
 
+    @property
+    def effective(self) -> float:
+        """So many independent draws of one number have a mean that strays as little: count (Σλ)²/Σλ²."""
+        square = float(np.sum(self.eigenvalues**2))
+        return self.count * self.mean**2 / square if square > 0 else float(self.count * len(self.eigenvalues))
+
     def lowest(self, chance: float) -> float:
         """The mean square stays above this but for the given chance."""
         return self.mean - 2.0 * self._spread(np.log(1.0 / chance))

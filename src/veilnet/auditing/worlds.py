@@ -1,48 +1,126 @@
-"""What messages tell of a network's parameters: of rows by themselves, or of rows that follow one another."""
+"""The world that a network describes: rows by themselves, or rows that follow one another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from functools import cached_property
 
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.measures import growth, privacies
+import numpy as np
+
+from veilnet._core.types import Array, Integers
+from veilnet._core.words import direction_in_words
+from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
+from veilnet.auditing.in_units import GrowthsInUnits, in_units
+from veilnet.auditing.measures import growth
+from veilnet.auditing.statistics import SquareSum
+from veilnet.auditing.streams.world import StreamWorld
+from veilnet.auditing.what_if.variants import simulated
+from veilnet.auditing.world import Beside, EstimatedRows, Growth, Sanitizers, Streams, World, asked_now
 from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.bounds.knowledge import Knowledge, bits_revealed, knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
 
-class World(Protocol):
-    """Errors from messages against those from raw readings of all agents; agents without a sanitizer send raw."""
-
-    network: Network
-
-    def loss(self, sanitizers: Mapping[str, Sanitizer]) -> float:
-        """Utility loss; inf when u is lost."""
-
-    def privacies(self, sanitizers: Mapping[str, Sanitizer], within: Network) -> dict[str, float]:
-        """p_j of every private parameter when messages come from ``within``, the network or a variant of it."""
-
-
-class RowWorld:
+class RowWorld(World):
     """Each row by itself."""
 
-    def __init__(self, network: Network) -> None:
+    @cached_property
+    def learnable(self) -> RowWorld:
+        """The world in which nobody knows less of x than a wide prior says."""
+        wide = simulated(self.network)
+        return self if wide is self.network else RowWorld(wide)
+
+    def known(self, sanitizers: Sanitizers, within: Network | None = None) -> Growth:
+        """By one row of messages."""
+        found = knowledge_of_factor(self.network, message_factor(within or self.network, sanitizers))
+        return lambda rows, _: growth(found, rows)
+
+    def raw_error(self, each: EstimatedRows) -> float:
+        """From one row of readings."""
+        return float(np.trace(knowledge(self.network).error_covariance(each.rows)))
+
+    def asked(self) -> list[EstimatedRows]:
+        """Every public and private parameter."""
+        return asked_now(self.network) + [
+            EstimatedRows(f"attack on {name}", name, rows, public=False)
+            for name, rows in self.network.private.items()
+        ]
+
+    def beside(self, each: EstimatedRows) -> Beside:
+        """From one row of readings, and from none."""
+        typical = self._units[each.name].typical
+        return Beside(typical.guessing, typical.raw, typical.unit, len(each.rows))
+
+    @cached_property
+    def _units(self) -> dict[str, GrowthsInUnits]:
+        return in_units(self.network)
+
+    def trial(self, sanitizers: Sanitizers) -> RowTrial:
+        """Rows drawn one by one."""
+        return RowTrial(self.network, sanitizers)
+
+    def exposed(self, sanitizers: Sanitizers, name: str) -> tuple[float, str]:
+        """Of one row of messages."""
+        rows = self.network.private[name]
+        known = knowledge(self.network, sanitizers)
+        return known.worst_growth(rows), most_exposed_direction(self.network, known, name)
+
+    def bits(self, sanitizers: Sanitizers) -> dict[str, float]:
+        """By one row of messages, where the prior is full."""
+        full = self.network.prior is not None and self.network.prior.full
+        return dict(bits_revealed(self.network, sanitizers)) if full else {}
+
+
+class RowTrial:
+    """Single rows, and the posterior mean from their messages (BLUE where nothing is known before)."""
+
+    at: Integers = np.zeros(1, dtype=np.intp)
+    at_once = 2048
+
+    def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
         self.network = network
+        self._centre = LinearCentre(network, sanitizers)
+        self._ends = np.cumsum([sanitizers[agent].sent for agent in network.agents])[:-1]
 
-    def loss(self, sanitizers: Mapping[str, Sanitizer]) -> float:
-        """Of the estimate from one row of messages."""
-        return growth(knowledge(self.network, sanitizers), self.network.U)
+    def draw(self, count: int, rng: np.random.Generator) -> Streams:
+        """So many rows."""
+        x = draw_x(self.network, rng, count)
+        return Streams(x[:, None], draw_readings(self.network, x, rng)[:, None])
 
-    def privacies(self, sanitizers: Mapping[str, Sanitizer], within: Network) -> dict[str, float]:
-        """From one row of messages."""
-        return privacies(knowledge_of_factor(self.network, message_factor(within, sanitizers)))
+    def squares(self, drawn: Streams, messages: Array, each: EstimatedRows) -> float:
+        """Of the estimate of every row."""
+        parts = np.split(messages[:, 0], self._ends, axis=1)
+        found = self._centre.estimate(dict(zip(self.network.agents, parts, strict=True)), each.rows)
+        return float(np.sum((found - drawn.x[:, 0] @ each.rows.T) ** 2))
+
+    def law(self, each: EstimatedRows, count: int) -> SquareSum:
+        """The error is normal with covariance A P̃ A', whatever x is."""
+        known = self._centre.knowledge
+        if np.isinf(known.growth(each.rows)):
+            return SquareSum(np.array([np.inf]), count)
+        return SquareSum(np.maximum(np.linalg.eigvalsh(known.error_covariance(each.rows)), 0.0), count)
+
+    def features(self, values: Array) -> Array:
+        """The numbers of the row."""
+        return values[:, 0]
+
+
+def most_exposed_direction(network: Network, known: Knowledge, name: str) -> str:
+    """The most exposed combination of the rows of G_j, by their own names; empty where there is no one."""
+    matrix = network.private[name]
+    if matrix.shape[0] == 1 or not np.isfinite(known.growth(matrix)):
+        return ""
+    raw = knowledge(network).error_covariance(matrix)
+    scale = 1.0 / np.sqrt(np.diag(raw))
+    left = known.error_covariance(matrix) * scale[:, None] * scale
+    values, vectors = np.linalg.eigh(raw * scale[:, None] * scale)
+    if values[0] < 1e-10 * values[-1]:
+        return ""
+    half = vectors / np.sqrt(values)
+    _, inner = np.linalg.eigh(half.T @ left @ half)
+    names = [f"{name}[{k + 1}]" for k in range(matrix.shape[0])]
+    return direction_in_words(half @ inner[:, 0] * scale, names)
 
 
 def world_of(network: Network) -> World:
     """The world a network describes: a stream where it has dynamics."""
-    if not network.is_stream:
-        return RowWorld(network)
-    from veilnet.auditing.streams.steady import StreamWorld
-
-    return StreamWorld(network)
+    return StreamWorld(network) if network.is_stream else RowWorld(network)

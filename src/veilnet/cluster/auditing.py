@@ -97,9 +97,8 @@ def certified_rows(certificate: Certificate) -> list[Row]:
     *findings, agents = certificate.findings
     assert agents.what == AGENTS
     shown = {"promised": f"{agents.promised:,.0f}", "counted": f"{agents.found:,.0f}"}
-    sentence = f"{shown['promised']} agents were promised for, the parts have {shown['counted']}."
     verdict = _judged(ok=agents.ok)
-    row = Row(SECTION, "agents in all parts", agents.promised, agents.found, verdict, sentence, shown=shown)
+    row = Row(SECTION, "agents in all parts", agents.promised, agents.found, verdict, shown=shown)
     return [*map(certified_row, findings), row]
 
 

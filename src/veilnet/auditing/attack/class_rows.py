@@ -13,9 +13,8 @@ from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.detection import knows_after, pairs_of, power_at
 from veilnet.auditing.attack.error_rows import Judged
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.auditing.conclusion import IN_LOG
 from veilnet.auditing.promise import HIDES_NOTHING, detection_cells, in_the_model
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import IN_LOG, Judgement, Row
 from veilnet.auditing.statistics import CAREFUL, CONFIDENCE
 from veilnet.bounds.detectability import SEEN, Detectability
 from veilnet.calibration.classes import (
@@ -68,11 +67,8 @@ def class_row(
     )
     if not promises.full or not np.isfinite(part):
         shown = _shown(found["AUC"].value, from_raw["AUC"].value, None)
-        sentence = (
-            f"{what}: AUC {area.value:.2f} from what is sent, {from_raw['AUC'].value:.2f} from raw readings. The "
-            "plan promises nothing about somebody who learns from data how x is spread: it has no full prior."
-        )
-        return Row(judged.section, what, None, area.value, "info", sentence, interval, figures, shown)
+        why = "The plan promises nothing about somebody who learns from data how x is spread: it has no full prior."
+        return Row(judged.section, what, None, area.value, "info", why, interval, figures, shown)
     promised, raw_allowed = allowed_measures(classes, part), allowed_measures(classes, raw_part)
     found = {m: if_it_were(found[m], promised[m]) if m in RATES else found[m] for m in MEASURES}
     area = found["AUC"]
@@ -96,16 +92,9 @@ def class_row(
     for measure in MEASURES:
         figures |= {f"{measure}, promised": promised[measure], f"{measure}, p-value": beaten[measure]}
     figures |= {"p-value": min(1.0, evidence.beaten), "tested at": chance, "independent rows": area.effective}
-    figures |= {"AUC that would have been found": noticed, "why": why}
-    said = "; ".join(
-        f"{m} {found[m].value:.2f} from what is sent{too_sure(m, found[m].value)}, {promised[m]:.2f} promised, "
-        f"{from_raw[m].value:.2f} from raw readings, {chance_of_guessing[m]:.2f} by guessing"
-        for m in MEASURES
-    )
-    lead = " tells its values apart better than was promised" if verdict == "fail" else ""
-    sentence = f"{judged.what}{lead}: {said}. {why}".strip()
+    figures |= {"AUC that would have been found": noticed}
     shown = _shown(area.value, from_raw["AUC"].value, promised["AUC"])
-    return Row(judged.section, what, promised["AUC"], area.value, verdict, sentence, interval, figures, shown)
+    return Row(judged.section, what, promised["AUC"], area.value, verdict, why, interval, figures, shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +152,6 @@ def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chanc
         "AUC, sent": best.area.value,
         "attacker": who,
         "independent rows": best.area.effective,
-        "why": why,
     }
     for rate, each in zip(CAREFUL, power, strict=True):
         if each is not None:
@@ -175,24 +163,14 @@ def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chanc
     if known is not None:
         figures["pairs until known"] = float(known)
         why = f"Attackers who stop when they know enough stopped after {known} pairs of rows. {why}"
-    sentence = (
-        f"{what}: {who} reaches AUC {best.area.value:.2f} ({low:.2f} to {high:.2f}) from what is sent. {why}"
-    )
     shown = detection_cells(
         str(best.row.shown["raw"]),
         f"AUC {best.area.value:.2f} ({low:.2f} to {high:.2f})",
         *(("too few rows" if two else "") if each is None else str(each) for each in power),
     )
+    why = f"By {who}. {why}".strip()
     return Row(
-        section,
-        what,
-        told[0].row.promised,
-        best.area.value,
-        verdict,
-        sentence.strip(),
-        (low, high),
-        figures,
-        shown,
+        section, what, told[0].row.promised, best.area.value, verdict, why, (low, high), figures, shown
     )
 
 
@@ -230,13 +208,6 @@ def _stops(told: Sequence[Told], chance: float) -> int | None:
     worth = min(each.area.effective for each in told)
     pairs = pairs_of(told[0].classes.rows == 1, told[0].stretches, worth)
     return knows_after([each.sent[:, 1] for each in told], pairs, told[0].row.promised, chance)
-
-
-def too_sure(measure: str, value: float) -> str:
-    """What a number of bits below that of guessing means; nothing for any other figure."""
-    return (
-        " (below 0: it is surer of its answers than right)" if measure == "bits" and value <= -0.005 else ""
-    )
 
 
 def _shown(sent: float, raw: float, promised: float | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import plus_minus
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.statistics import CONFIDENCE
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.calibration.dependence import Mean, Ratio, mean_of, ratio_of
@@ -38,13 +38,13 @@ class Judged:
         return f"{self.label}{' with memory' if self.memory else ''} on {self.name}"
 
     @property
-    def in_units(self) -> InUnits:
+    def in_units(self) -> SquaresInUnits:
         """How its errors are said."""
-        return InUnits(unit_of(self.network, self.name), len(self.network.private[self.name]))
+        return SquaresInUnits(unit_of(self.network, self.name), len(self.network.private[self.name]))
 
 
 @dataclass(frozen=True)
-class InUnits:
+class SquaresInUnits:
     """Mean squares of a parameter with so many rows as typical errors in its unit: ``±7.2 °C``."""
 
     unit: str
@@ -70,13 +70,6 @@ class InUnits:
             "promised": "nothing" if promised is None else self.beside(promised, guessing),
             "sent": self.beside(sent, guessing),
         }
-
-    def said(self, guessing: float, raw: float | None, promised: float | None, sent: float) -> str:
-        """The four errors in words."""
-        parts = [f"{self(sent)} from what is sent"]
-        parts += [] if promised is None else [f"{self(promised)} promised"]
-        parts += [] if raw is None else [f"{self(raw)} from raw readings"]
-        return ", ".join([*parts, f"{self(guessing)} by guessing"])
 
 
 def error_row(
@@ -105,14 +98,14 @@ def error_row(
     allowed = promises.sent(judged.name).squares(deviations)
     promised = float(np.mean(allowed))
     if not spread or not (promises.full or planned) or not np.isfinite(promised):
-        sentence = (
-            f"{judged.what}: {units.said(spread, from_raw, None, found)}. The plan promises nothing about somebody "
-            "who learns from data how x is spread: it was made without a full prior."
+        why = (
+            "The plan promises nothing about somebody who learns from data how x is spread: it was made without a "
+            "full prior."
+            if spread
+            else "It never changes in these data, so there is nothing to learn."
         )
-        if not spread:
-            sentence = f"{judged.what}: it never changes in these data, so there is nothing to learn."
         shown = units.shown(spread, from_raw, None, found)
-        return Row(judged.section, judged.what, None, found, "info", sentence, interval, figures, shown)
+        return Row(judged.section, judged.what, None, found, "info", why, interval, figures, shown)
     raw_allowed = float(np.mean(promises.raw(judged.name).squares(deviations)))
     against = ratio_of(errors, allowed)
     # An attacker who learned nothing answers alike in every row and seems precise: a leak half as large as that of
@@ -137,16 +130,8 @@ def error_row(
         "error that would have been found": noticed,
         "bound": promises.sent(judged.name).fixed,
     }
-    sentence = f"{judged.what}: {units.said(spread, from_raw, promised, found)}. {why}"
-    figures |= {"why": why}
-    if verdict == "fail":
-        sentence = (
-            f"{judged.what} learns more than was promised: {units.said(spread, from_raw, promised, found)}."
-        )
     shown = units.shown(spread, from_raw, promised, found)
-    return Row(
-        judged.section, judged.what, promised, found, verdict, sentence.strip(), interval, figures, shown
-    )
+    return Row(judged.section, judged.what, promised, found, verdict, why, interval, figures, shown)
 
 
 def public_row(
@@ -159,24 +144,14 @@ def public_row(
     against = ratio_of(squares, np.full(len(squares), promised))
     beaten = against.chance_above(_TENTH)
     reach = against.reach(chance)
-    units = InUnits(unit_of(network, name), errors.shape[1])
+    units = SquaresInUnits(unit_of(network, name), errors.shape[1])
     verdict: Judgement = "fail" if beaten < chance else "ok" if reach <= _DOUBLE else "cannot tell"
-    sentence = f"the centre's estimate of {name}: {units.said(spread, None, promised, found)}."
-    if verdict == "fail":
-        errors_said = units.said(spread, None, promised, found)
-        sentence = f"the centre's estimate of {name} is worse than promised: {errors_said}."
-    elif verdict == "cannot tell":
-        sentence += f" {_TOO_FEW}"
-    figures = _tested(against, beaten, chance) | {
-        "why": _TOO_FEW,
-        "guessing": spread,
-        "tested rows": float(len(squares)),
-    }
+    why = _TOO_FEW if verdict == "cannot tell" else ""
+    figures = _tested(against, beaten, chance) | {"guessing": spread, "tested rows": float(len(squares))}
     shown = units.shown(spread, None, promised, found)
     interval = mean_of(squares, skewed=True).interval(CONFIDENCE)
-    return Row(
-        section, f"public estimate of {name}", promised, found, verdict, sentence, interval, figures, shown
-    )
+    what = f"public estimate of {name}"
+    return Row(section, what, promised, found, verdict, why, interval, figures, shown)
 
 
 def slices_of(parameters: Mapping[str, Array]) -> dict[str, slice]:

@@ -13,8 +13,7 @@ from veilnet._core.labelled import labels_of, picked
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
-from veilnet.auditing.conclusion import FITTED_ROWS
-from veilnet.auditing.report import Row
+from veilnet.auditing.report import FITTED_ROWS, Row
 from veilnet.io.tables import column_names, read_columns
 from veilnet.model.fitted_rows import fitted_again, within_the_fit
 from veilnet.model.network import Network
@@ -78,14 +77,14 @@ def fitted_rows_again(section: str, network: Network, samples: Samples) -> list[
     if not again:
         return []
     seen = within_the_fit(network.fitted_rows, samples.readings)
-    all_or_some = "these are the rows" if seen else "among these are rows"
-    sentence = (
+    all_or_some = "These are the rows" if seen else "Among these are rows"
+    why = (
         f"{all_or_some} the model was fitted on: an honest audit needs others. A model looks better on rows that it "
         "has seen, so what holds here need not hold elsewhere."
     )
     shown = {"guessing": "", "raw": "seen by the fit", "promised": "", "sent": ""}
     figures = {"part of the fit found again": again}
-    return [Row(section, FITTED_ROWS, None, again, "warn", sentence, None, figures, shown)]
+    return [Row(section, FITTED_ROWS, None, again, "warn", why, None, figures, shown)]
 
 
 _Columns = tuple[Array, dict[str, Array], Array | None]

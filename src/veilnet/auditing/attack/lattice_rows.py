@@ -10,8 +10,8 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.attack.error_rows import InUnits
-from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.error_rows import SquaresInUnits
+from veilnet.auditing.attack.held_out import Samples, simulate
 from veilnet.auditing.attack.lattice import (
     Eavesdropper,
     closest_points,
@@ -19,17 +19,18 @@ from veilnet.auditing.attack.lattice import (
     knowing_the_dither,
     linear_posterior,
 )
-from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.report import LEFT_OUT, Judgement, Row
+from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.row import Judgement, LeftOut, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import CONFIDENCE, SquareSum
-from veilnet.auditing.what_if.variants import changed
+from veilnet.auditing.what_if.variants import changed, simulated
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.calibration.dependence import mean_of, ratio_of
 from veilnet.model.lattice import lattice_of, on_lattice
 from veilnet.model.network import Network, Prior
 
-SECTION = "lattice attack"
+SECTION = Section.LATTICE.heading
 _MOST_READINGS = 300  # beyond, the attack would take minutes
 _MOST_ROWS = 4000
 # Of the promised variance: what the lattice may tell beyond it, where steps are up to two deviations of the noise.
@@ -37,26 +38,35 @@ _MOST_GAIN = 0.01
 
 
 def lattice_rows(
-    deployment: Deployment, samples: Samples, chance: float, seed: int, advance: Callable[[float], None]
+    deployment: Deployment,
+    samples: Samples | None,
+    count: int,
+    chance: float,
+    seed: int,
+    advance: Callable[[float], None],
 ) -> list[Row]:
-    """Whether readings can be told from their lattice, and what that reveals of every private parameter."""
+    """Whether readings can be told from their lattice, and what that reveals of every private parameter.
+
+    samples: rows from the world; ``count`` simulated ones when there are none.
+    """
     network = deployment.network
+    if network.is_stream:
+        if any(s.dithers or s.resolution is not None for s in deployment.planned.values()):
+            raise LeftOut(
+                "it looks for readings behind one row of exact numbers, and a memory adds up many rows"
+            )
+        return []
+    if samples is None:
+        samples = simulate(simulated(network), count, seed)
     steps, phase, rows = _lattice(deployment, samples)
     if not np.any(steps):
-        return rows or [_nothing_to_attack(deployment)]
+        return rows or [_nothing_to_attack(network)]
     if network.N > _MOST_READINGS:
-        sentence = f"left out: {network.N} readings; the attack is made for up to {_MOST_READINGS}."
-        return [*rows, Row(SECTION, "lattice attack", None, LEFT_OUT, "info", sentence)]
+        raise LeftOut(f"{network.N} readings; the attack is made for up to {_MOST_READINGS}")
     model = _model_of(network, samples)
     some = slice(0, min(len(samples), _MOST_ROWS))
     readings = samples.readings[some]
-    try:
-        sent = deployment.release_all(readings)
-    except Misbehaves as trouble:
-        return [
-            *rows,
-            Row(SECTION, "messages", None, None, "fail", f"the attack could not be run: {trouble}."),
-        ]
+    sent = deployment.release_all(readings)
     messages = np.concatenate([sent[agent] for agent in network.agents], axis=1)
     advance(0.1)
     if not messages.shape[1]:
@@ -165,12 +175,7 @@ class _Told:
         figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}
         verdict: Judgement = "fail" if beaten else "ok"
         named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
-        who = f" (rows in which all readings were named: {join_names(named)})" if named else ""
-        units = InUnits(unit_of(self.network, name), len(rows))
-        sentence = (
-            f"{label} on the readings' lattice err on {name} by {units(found)}; the promise is {units(law.mean)}, "
-            f"the linear attacker errs by {units(linear)}{who}."
-        )
+        units = SquaresInUnits(unit_of(self.network, name), len(rows))
         low, high = (units(max(each, 0.0)) for each in interval)
         shown = {
             "promised": units(law.mean),
@@ -178,12 +183,13 @@ class _Told:
             "lattice attacker": units(found),
             "which lies between": f"{low} and {high}",
         }
+        why = f"By {label}; rows in which all readings were named: {join_names(named)}." if named else ""
         if beaten:
-            sentence += (
+            why += (
                 " What is sent names readings or undoes their dither: state the resolution and design again."
             )
         what = f"{name}, from the readings' lattice"
-        return Row(SECTION, what, law.mean, found, verdict, sentence, interval, figures, shown)
+        return Row(SECTION, what, law.mean, found, verdict, why.strip(), interval, figures, shown)
 
     def _estimate(self, rows: Array, readings: Array) -> Array:
         """E[G x | y] at an idea of the readings, y with the noise of the sensors."""
@@ -207,16 +213,14 @@ def _lattice(deployment: Deployment, samples: Samples) -> tuple[Array, Array, li
     # A reading sent whole has nothing that dither could protect: a plan that knows its steps says so by no draw.
     needless = (network.steps > 0) & (network.draws == 0)
     short = np.flatnonzero((steps > 0) & ~needless & (dither < steps * (1 - 1e-6)))
-    what = "steps in the readings"
+    found, why = "dithered by them or more", ""
+    verdict: Judgement = "ok"
     if not np.any(steps):
-        sentence = "the readings show no lattice."
-        return steps, phase, [Row(SECTION, what, None, "none", "ok", sentence)]
-    if not short.size:
-        sentence = "the readings lie on a lattice, and are dithered by its steps or more."
-        return steps, phase, [Row(SECTION, what, "dithered", "dithered", "ok", sentence)]
-    shown = [f"{_name(network, int(k))} (steps of {steps[k]:.3g})" for k in short]
-    sentence = f"readings lie on a lattice that their dither does not cover: {join_names(shown)}."
-    return steps, phase, [Row(SECTION, what, "dithered", "not dithered", "warn", sentence)]
+        found = "none"
+    elif short.size:
+        shown = [f"{_name(network, int(k))} (steps of {steps[k]:.3g})" for k in short]
+        found, verdict, why = "not dithered", "warn", f"Their dither does not cover {join_names(shown)}."
+    return steps, phase, [Row(SECTION, "steps in the readings", None, found, verdict, why)]
 
 
 def _name(network: Network, place: int) -> str:
@@ -226,15 +230,11 @@ def _name(network: Network, place: int) -> str:
     return f"{agent}'s {names[within]}" if names else f"{agent}'s reading {within + 1}"
 
 
-def _nothing_to_attack(deployment: Deployment) -> Row:
-    network = deployment.network
+def _nothing_to_attack(network: Network) -> Row:
     unstated = [agent for agent in network.agents if agent not in network.resolution]
-    what = "readings on a lattice"
-    if not unstated:
-        sentence = "all readings are stated to be continuous."
-        return Row(SECTION, what, "continuous", "continuous", "ok", sentence)
-    sentence = (
-        f"left out: no resolution was stated for {join_names(unstated)}, so there is no lattice to attack; exact "
-        "numbers protect only continuous readings. State it in the network, or give data to look for it."
-    )
-    return Row(SECTION, what, None, LEFT_OUT, "info", sentence)
+    if unstated:
+        raise LeftOut(
+            f"no resolution was stated for {join_names(unstated)}, so there is no lattice to attack; exact numbers "
+            "protect only continuous readings. State it in the network, or give data to look for it"
+        )
+    return Row(SECTION, "readings on a lattice", "continuous", "continuous", "ok")

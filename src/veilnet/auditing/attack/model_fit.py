@@ -14,7 +14,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.auditing.attack.held_out import Samples
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.calibration.dependence import independent_rows, mean_of, ratio_of
 from veilnet.model.network import Network
@@ -35,25 +35,23 @@ def model_row(
     what = "the model against these data"
     worth = min(independent_rows(samples.readings[:, place]) for place in range(network.N))
     verdict: Judgement = "warn" if found else "ok" if worth >= _ENOUGH else "cannot tell"
-    why = f"The readings change so slowly that they are worth {worth:.0f} independent rows, too few to see drift."
-    sentence = "these data follow the model as far as can be told."
-    if verdict == "cannot tell":
-        sentence = f"nothing in these data contradicts the model. {why}"
-    elif found:
-        sentence = (
-            f"these data do not follow the model: {join_names(found)}. Either conditions have changed since it was "
-            "fitted (drift), or it never described them; refit on recent rows and design again."
+    why = ""
+    if found:
+        why = (
+            f"{join_names(found)}. Either conditions have changed since it was fitted (drift), or it never described "
+            "them; refit on recent rows and design again."
         )
+    elif verdict == "cannot tell":
+        why = f"The readings change so slowly that they are worth {worth:.0f} independent rows, too few to see drift."
     shown = {
         "guessing": "",
         "raw": "contradict it" if found else "agree" if verdict == "ok" else "too few",
         "promised": "",
         "sent": "",
     }
-    figures = {"contradictions": found, "independent rows": worth, "why": why}
-    return Row(
-        section, what, "agree", "contradict" if found else "agree", verdict, sentence, None, figures, shown
-    )
+    figures = {"contradictions": found, "independent rows": worth}
+    outcome = "contradict" if found else "agree"
+    return Row(section, what, "agree", outcome, verdict, why, None, figures, shown)
 
 
 def _readings(network: Network, samples: Samples, chance: float) -> list[str]:

@@ -24,7 +24,7 @@ from veilnet.auditing.attack.learners import Learner, learn
 from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
 from veilnet.auditing.deployed.deployment import Deployment
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import Judgement, Row
 from veilnet.calibration.classes import Classes, classes_of
 from veilnet.calibration.classifiers import COUNTERPARTS, learn_classes
 from veilnet.calibration.stretches import (
@@ -160,14 +160,13 @@ class OnData:
 
 def rows_on_data(
     deployment: Deployment,
-    messages: Mapping[str, Array],
     samples: Samples,
     attackers: Mapping[str, Learner],
     chance: float,
     advance: Callable[[float], None],
 ) -> list[Row]:
     """Every attacker on every private parameter, with and without memory; the public estimate; the model itself."""
-    network = deployment.network
+    network, messages = deployment.network, deployment.release_all(samples.readings)
     promises = Promises(network, deployment.planned)
     views = list(_views(deployment, messages, samples)), list(_class_views(deployment, messages, samples))
     attack = OnData(samples, promises, attackers, *views, chance)
@@ -256,9 +255,8 @@ def _explained(rows: list[Row]) -> list[Row]:
             continue
         beyond = bool(row.figures.get("past rows")) and row.figures["parameter"] not in single
         why = cause if not beyond else f"{_MEMORY} {cause}" if cause is _DRIFT else _MEMORY
-        figures = {**row.figures, "cause": why}
         verdict: Judgement = "not covered" if beyond else "fail"
-        found.append(replace(row, verdict=verdict, sentence=f"{row.sentence} {why}", figures=figures))
+        found.append(replace(row, verdict=verdict, why=f"{row.why} {why}".strip()))
     return found
 
 

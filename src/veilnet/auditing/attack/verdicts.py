@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilnet.auditing.report import Judgement
+from veilnet.auditing.row import Judgement
 
 _MATTERS = 0.5  # of what raw readings tell beyond the promise: a leak of this size has to be found
 _RAW_CHANCE = 0.01  # at which raw readings have to beat the promise, or guessing

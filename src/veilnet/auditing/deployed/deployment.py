@@ -77,6 +77,21 @@ class Deployment:
             for place, agent in enumerate(self.network.agents)
         }
 
+    def release_streams(self, readings: Array) -> Array:
+        """What is sent (streams, rows, sent) for readings (streams, rows, N), agents side by side.
+
+        Every stream is a new one, from its first row on: a sanitizer with memory begins anew with each.
+        """
+        count, rows, _ = readings.shape
+        parts = []
+        for place, agent in enumerate(self.network.agents):
+            own = np.ascontiguousarray(readings[:, :, self.network.blocks.rows(place)])
+            if self.forgets(agent):
+                parts.append(self.release(agent, own.reshape(count * rows, -1)).reshape(count, rows, -1))
+            else:
+                parts.append(np.stack([self.release(agent, stream) for stream in own]))
+        return np.concatenate(parts, axis=2)
+
 
 def _answer(mechanism: Mechanism, readings: Array) -> Any:
     if not isinstance(mechanism, Sanitizer):

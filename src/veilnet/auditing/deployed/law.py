@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.measurements import Measurement
+from veilnet.auditing.deployed.measurements import Probed
 from veilnet.auditing.statistics import subgaussian_p
 
 # Draws known only to within more than this (in deviations) are left to the test of strength.
@@ -33,9 +33,9 @@ _LEAST_IN_MIXTURE = (
 LogDensity = Callable[[Array], Array]
 
 
-def law_measurements(agent: str, white: Array, rounding: Array) -> list[Measurement]:
+def law_measurements(agent: str, white: Array, rounding: Array) -> list[Probed]:
     """Signs that draws (T, k) are not independent standard normals, each known to within ``rounding`` (k,)."""
-    measured: list[Measurement] = []
+    measured: list[Probed] = []
     for draws, off in zip(white.T, rounding.tolist(), strict=True):
         if off <= _MOST_ROUNDING:
             measured += _fit(agent, draws, off)
@@ -45,7 +45,7 @@ def law_measurements(agent: str, white: Array, rounding: Array) -> list[Measurem
     return measured
 
 
-def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Measurement]:
+def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Probed]:
     """Signs that numbers sent, as multiples (T, m) of the step, lie on a coarser grid than the public one.
 
     A normal number of deviation σ in steps has bit j set with probability 1/2 to within exp(-2π²σ²/4^(j+1)): nothing,
@@ -57,11 +57,11 @@ def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Measurement
         for bit in range(max(0, int(np.floor(np.log2(max(sigma, 1.0) / 4.0))) + 1)):
             odd = np.mod(np.floor(column / 2.0**bit), 2.0)
             score = float(np.sum(2.0 * odd - 1.0) / np.sqrt(odd.size))
-            measured.append(Measurement("law", agent, float(subgaussian_p(np.array(score))), score, words))
+            measured.append(Probed("law", agent, float(subgaussian_p(np.array(score))), score, words))
     return measured
 
 
-def half_precision(agent: str, draws: Array, rounding: Array) -> list[Measurement]:
+def half_precision(agent: str, draws: Array, rounding: Array) -> list[Probed]:
     """Signs that draws (T, k) are numbers of half precision (11 bits), each known to within ``rounding``.
 
     Where such numbers lie farther apart than rounding reaches, a normal draw falls within reach of one with a
@@ -86,21 +86,21 @@ def half_precision(agent: str, draws: Array, rounding: Array) -> list[Measuremen
         p = float(np.exp(-2.0 * beyond**2 / distance.size))
         if hits == distance.size:
             p = min(p, float(np.exp(np.sum(np.log(chance[telling])))))
-        measured.append(Measurement("law", agent, min(1.0, p), hits / distance.size, words))
+        measured.append(Probed("law", agent, min(1.0, p), hits / distance.size, words))
     return measured
 
 
-def _fit(agent: str, draws: Array, off: float) -> list[Measurement]:
+def _fit(agent: str, draws: Array, off: float) -> list[Probed]:
     count = draws.size
     expected = ndtr(np.sort(draws))
     steps = np.arange(count + 1) / count
     distance = float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
     beyond = max(0.0, distance - off / np.sqrt(2 * np.pi))
     words = f"{agent}: its noise has the planned strength but is not normal (off by {distance:.2g} in probability)"
-    return [Measurement("law", agent, min(1.0, float(2 * np.exp(-2 * count * beyond**2))), distance, words)]
+    return [Probed("law", agent, min(1.0, float(2 * np.exp(-2 * count * beyond**2))), distance, words)]
 
 
-def _tails(agent: str, draws: Array, off: float) -> list[Measurement]:
+def _tails(agent: str, draws: Array, off: float) -> list[Probed]:
     measured = []
     for line in _TAILS:
         found = int(np.sum(np.abs(draws) > line))
@@ -112,11 +112,11 @@ def _tails(agent: str, draws: Array, off: float) -> list[Measurement]:
             f"{agent}: {found} of {draws.size} draws of its noise lie beyond {line:g} deviations, "
             f"{draws.size * least:.3g} of normal noise would"
         )
-        measured.append(Measurement("law", agent, min(1.0, 2 * min(few, many)), found / draws.size, words))
+        measured.append(Probed("law", agent, min(1.0, 2 * min(few, many)), found / draws.size, words))
     return measured
 
 
-def _known_laws(agent: str, draws: Array, off: float) -> list[Measurement]:
+def _known_laws(agent: str, draws: Array, off: float) -> list[Probed]:
     measured = []
     sizes = np.abs(draws)
     # Rounding may have moved a draw by ``off``: take the other law at its least and the normal one at its most.
@@ -129,11 +129,11 @@ def _known_laws(agent: str, draws: Array, off: float) -> list[Measurement]:
         evidence = float(np.sum(other - normal))
         p = float(np.exp(-evidence)) if evidence > 0 else 1.0
         words = f"{agent}: its noise is {name}, not normal"
-        measured.append(Measurement("law", agent, p, evidence, words))
+        measured.append(Probed("law", agent, p, evidence, words))
     return measured
 
 
-def _sizes(agent: str, draws: Array, off: float) -> list[Measurement]:
+def _sizes(agent: str, draws: Array, off: float) -> list[Probed]:
     """Sizes of draws a few apart must be unrelated, as their signs are: large or small is a fair coin each time."""
     large = np.where(np.abs(draws) > MEDIAN_SIZE, 1.0, -1.0)
     unfair = 4 * off / np.sqrt(2 * np.pi)  # of ±1, for what rounding may have moved across the line
@@ -144,7 +144,7 @@ def _sizes(agent: str, draws: Array, off: float) -> list[Measurement]:
         first = first[first + lag < large.size]
         score = abs(float(np.sum(large[first] * large[first + lag]))) / np.sqrt(max(1, first.size))
         beyond = max(0.0, score - unfair * np.sqrt(first.size))
-        measured.append(Measurement("law", agent, float(subgaussian_p(np.array(beyond))), score, words))
+        measured.append(Probed("law", agent, float(subgaussian_p(np.array(beyond))), score, words))
     return measured
 
 

@@ -10,7 +10,7 @@ from veilnet._core.types import Array
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Probed:
     """One thing measured at one agent (or two): how likely a sound sanitizer shows it, and what it shows."""
 
     check: str
@@ -21,7 +21,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
-class Streams:
+class AgentDraws:
     """What is left of an agent's answers when the plan's compression is taken off."""
 
     white: Array  # (T, k): the draws behind the noise of a repeated reading

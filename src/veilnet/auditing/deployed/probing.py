@@ -23,7 +23,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
-from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
+from veilnet.auditing.deployed.measurements import AgentDraws, Probed, score_against
 from veilnet.auditing.deployed.noise import Noise
 from veilnet.auditing.deployed.response import (
     first_numbers,
@@ -45,13 +45,13 @@ _FARTHER_OUT = 100.0  # some probes lie this many times farther out, so that sma
 _SLACK = 1.001  # rounding of sums inside a grid step
 
 
-def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Measurement]:
+def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Probed]:
     """Every measurement of every agent, and of every two of them."""
     rng = np.random.default_rng([seed, 1])
     wide = simulated(deployment.network)
     typical = draw_readings(wide, draw_x(wide, rng, _ROWS), rng)
-    measured: list[Measurement] = []
-    streams: dict[str, Streams] = {}
+    measured: list[Probed] = []
+    streams: dict[str, AgentDraws] = {}
     agents = deployment.network.agents
     for place, agent in enumerate(agents):
         own = np.ascontiguousarray(typical[:, deployment.network.blocks.rows(place)])
@@ -59,7 +59,7 @@ def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -
             found, streams[agent] = _one_agent(deployment, agent, own, rng)
             measured += found
         except Misbehaves as trouble:
-            measured.append(Measurement("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
+            measured.append(Probed("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
         advance((place + 1) / len(agents))
     measured += between_agents(streams)
     return measured
@@ -67,7 +67,7 @@ def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -
 
 def _one_agent(
     deployment: Deployment, agent: str, typical: Array, rng: np.random.Generator
-) -> tuple[list[Measurement], Streams]:
+) -> tuple[list[Probed], AgentDraws]:
     planned = deployment.planned[agent]
     noise = Noise.of(planned)
     reading = _inside(typical[:1], planned)
@@ -82,14 +82,14 @@ def _one_agent(
     far = _far(spread, planned, rng)
     if planned.sent == 0:
         empty = np.zeros((0, 0))
-        return [Measurement("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(
+        return [Probed("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], AgentDraws(
             empty, empty, empty
         )
     blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
     if far is not None:
         blocks.append((far, run.release(far)))
     left = run.left
-    measured = [Measurement("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
+    measured = [Probed("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
     measured += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
     measured += _exact_rows(agent, noise, blocks, left)
     measured += _within_reach(agent, noise, blocks, left)
@@ -112,8 +112,10 @@ def _one_agent(
     measured += _same_dither(agent, dither)
     if agent in deployment.repeatable:
         words = f"{agent}: its answers say themselves that their noise is seeded and can be repeated"
-        measured.append(Measurement("fresh noise", agent, 0.0, 0.0, words))
-    return measured, Streams(np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal))
+        measured.append(Probed("fresh noise", agent, 0.0, 0.0, words))
+    return measured, AgentDraws(
+        np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal)
+    )
 
 
 class _Run:
@@ -176,16 +178,16 @@ def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array |
 # --- tests of one agent
 
 
-def _on_grid(agent: str, noise: Noise, sent: Array) -> list[Measurement]:
+def _on_grid(agent: str, noise: Noise, sent: Array) -> list[Probed]:
     if noise.sanitizer.grid is None and _sends_everything(noise.sanitizer):
         return []  # nothing is withheld, so nothing can show in the low bits
     if noise.sanitizer.grid is None:
         words = f"{agent}: the plan sets no grid, so the low bits of what it sends are not protected"
-        return [Measurement("grid", agent, 0.0, 1.0, words)]
+        return [Probed("grid", agent, 0.0, 1.0, words)]
     multiples = sent / noise.step
     off = np.mean((multiples != np.rint(multiples)) | ((sent == 0) & np.signbit(sent)))
     words = f"{agent}: {100 * off:.3g} % of its numbers do not lie on the public grid"
-    return [Measurement("grid", agent, 0.0 if off > 0 else 1.0, float(off), words)]
+    return [Probed("grid", agent, 0.0 if off > 0 else 1.0, float(off), words)]
 
 
 def _sends_everything(sanitizer: Sanitizer) -> bool:
@@ -195,7 +197,7 @@ def _sends_everything(sanitizer: Sanitizer) -> bool:
 
 def _exact_rows(
     agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
-) -> list[Measurement]:
+) -> list[Probed]:
     """Rows without noise: what is left must be rounding, always."""
     measured = []
     for (y, _), rest in zip(blocks, left, strict=True):
@@ -207,13 +209,13 @@ def _exact_rows(
         beyond = np.abs(rest @ noise.exact) / (allowed @ np.abs(noise.exact))
         worst = float(np.max(beyond))
         words = f"{agent}: a number sent without noise is not the combination the plan says"
-        measured.append(Measurement("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+        measured.append(Probed("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
     return measured
 
 
 def _within_reach(
     agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
-) -> list[Measurement]:
+) -> list[Probed]:
     """Numbers that carry dither and nothing else: what is left is never more than half a step of each reading."""
     only = (np.diag(noise.sanitizer.noise) == 0) & (noise.reach > 0)
     if not only.any():
@@ -223,13 +225,13 @@ def _within_reach(
         allowed = noise.reach + _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
         worst = float(np.max((np.abs(rest) / allowed)[:, only]))
         words = f"{agent}: a number sent with dither alone is not the combination the plan says"
-        measured.append(Measurement("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+        measured.append(Probed("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
     return measured
 
 
-def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]:
+def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Probed]:
     """The variance along every direction, and the correlation of every two, must be the plan's."""
-    measured: list[Measurement] = []
+    measured: list[Probed] = []
     if not noise.noisy.shape[1]:
         return measured
     kinds = ("the same reading", "other readings", "readings far out")
@@ -241,24 +243,24 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]
         ratios = sums / len(stack)
         for p, ratio in zip(_square_p(noise, sums, len(stack)), ratios, strict=True):
             words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
-            measured.append(Measurement("noise", agent, float(p), float(ratio), words))
+            measured.append(Probed("noise", agent, float(p), float(ratio), words))
         calm = noise.calm(stack)
         means = np.sum(calm, axis=0) / np.sqrt(len(stack))
         measured += [
-            Measurement("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
+            Probed("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
             for p, m in zip(subgaussian_p(means), means, strict=True)
         ]
         for j in range(0 if noise.lingers else stack.shape[1]):
             scores = score_against(calm[:, j], calm[:, j + 1 :])
             chances = subgaussian_p(scores) if noise.normal else _mixed_p(stack, j, noise.swelling)
             measured += [
-                Measurement("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
+                Probed("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
                 for p, s in zip(chances, scores, strict=True)
             ]
     return measured
 
 
-def _starts(agent: str, noise: Noise, first: Array) -> list[Measurement]:
+def _starts(agent: str, noise: Noise, first: Array) -> list[Probed]:
     """The memory that each call drew, as its first numbers show it, must be as large as the plan says."""
     planned = noise.sanitizer
     if planned.memory is None or planned.memory.start is None:
@@ -277,7 +279,7 @@ def _starts(agent: str, noise: Noise, first: Array) -> list[Measurement]:
     words = (
         f"{agent}: the memory it begins with is {100 * root**2 / count:.3g} % of the variance the plan says"
     )
-    return [Measurement("noise", agent, p, root**2 / count, words)]
+    return [Probed("noise", agent, p, root**2 / count, words)]
 
 
 def _square_p(noise: Noise, sums: Array, count: int) -> Array:
@@ -309,7 +311,7 @@ def _mixed_p(stack: Array, j: int, swelling: Array) -> Array:
     return np.minimum(1.0, chances[0] + chances[1])
 
 
-def _follows(agent: str, readings: Array, rest: Array) -> list[Measurement]:
+def _follows(agent: str, readings: Array, rest: Array) -> list[Probed]:
     """What is left must not follow the readings: each score is 1-sub-Gaussian given them."""
     if not rest.shape[1]:
         return []
@@ -319,7 +321,7 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Measurement]:
     scores = (basis.T @ rest).reshape(-1)
     words = f"{agent}: what it sends follows its readings otherwise than the plan says"
     return [
-        Measurement("response", agent, float(p), float(s), words)
+        Probed("response", agent, float(p), float(s), words)
         for p, s in zip(subgaussian_p(scores), scores, strict=True)
     ]
 
@@ -335,7 +337,7 @@ def _with_past(readings: Array) -> Array:
 
 def _digits(
     agent: str, noise: Noise, calls: list[Array], white: list[Array], left: list[Array]
-) -> list[Measurement]:
+) -> list[Probed]:
     """Noise must use every value of the public grid, not those of a coarser one or of half precision."""
     deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
     noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
@@ -355,7 +357,7 @@ def _coins(white: Array, noise: Noise) -> Array:
     return np.where(np.abs(white[:, sure]) > MEDIAN_SIZE, 1.0, -1.0)
 
 
-def _repeats(agent: str, white: list[Array]) -> list[Measurement]:
+def _repeats(agent: str, white: list[Array]) -> list[Probed]:
     """Noise of rows a few apart, and of one row in two calls, must be uncorrelated."""
     words = f"{agent}: its noise repeats itself: the same draws are used again"
     scores = [score_against(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
@@ -366,13 +368,13 @@ def _repeats(agent: str, white: list[Array]) -> list[Measurement]:
         first = first[first + lag < len(rest)]
         scores += [score_against(column[first], column[first + lag, None]) for column in rest.T]
     return [
-        Measurement("fresh noise", agent, float(p), float(s), words)
+        Probed("fresh noise", agent, float(p), float(s), words)
         for values in scores
         for p, s in zip(subgaussian_p(values), values, strict=True)
     ]
 
 
-def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]:
+def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Probed]:
     """No stretch of noisy numbers sent for one reading may ever come again, at any distance.
 
     A number with noise σ on a grid of step s takes no value with probability above s/(σ√2π),
@@ -401,7 +403,7 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]
         equal += stretch in seen
         seen.add(stretch)
     words = f"{agent}: the same noise was drawn {equal} times again for the same reading"
-    return [Measurement("fresh noise", agent, 1e-18 if equal else 1.0, float(equal), words)]
+    return [Probed("fresh noise", agent, 1e-18 if equal else 1.0, float(equal), words)]
 
 
 def _dithered(noise: Noise) -> Booleans:
@@ -409,7 +411,7 @@ def _dithered(noise: Noise) -> Booleans:
     return np.asarray((np.diag(noise.covariance) == 0) & (noise.reach == 0) & (noise.step > 0))
 
 
-def _same_dither(agent: str, dither: list[Array]) -> list[Measurement]:
+def _same_dither(agent: str, dither: list[Array]) -> list[Probed]:
     words = f"{agent}: the random rounding of its numbers repeats itself: the same draws are used again"
     scores = [float(score_against(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
-    return [Measurement("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]
+    return [Probed("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]

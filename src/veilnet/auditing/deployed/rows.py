@@ -10,23 +10,24 @@ from veilnet._core.types import Array
 from veilnet._core.words import counted, join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.deployment import Deployment
-from veilnet.auditing.deployed.measurements import Measurement
+from veilnet.auditing.deployed.measurements import Probed
 from veilnet.auditing.deployed.probing import probe
-from veilnet.auditing.report import LEFT_OUT, Row
+from veilnet.auditing.row import LEFT_OUT, Row
+from veilnet.auditing.sections import Section
 
-SECTION = "what is deployed"
+SECTION = Section.DEPLOYED.heading
 
 # Same numbers but for rounding in their last digits.
 _SAME = 1e-12
 
 _CHECKS = {
-    "answers": ("answers to readings", "every agent answers with as many numbers as planned"),
-    "grid": ("on the public grid", "every number sent lies on the public grid"),
-    "response": ("combinations sent", "what is sent follows the readings exactly as planned"),
-    "noise": ("strength of the noise", "the noise has the planned covariance"),
-    "law": ("law of the noise", "the noise is normal, and uses every value of the grid"),
-    "fresh noise": ("noise used once", "noise is drawn anew for every row and every call"),
-    "seeds": ("agents draw apart", "no two agents share their random draws"),
+    "answers": "answers to readings",
+    "grid": "on the public grid",
+    "response": "combinations sent",
+    "noise": "strength of the noise",
+    "law": "law of the noise",
+    "fresh noise": "noise used once",
+    "seeds": "agents draw apart",
 }
 
 
@@ -37,10 +38,10 @@ def deployed_rows(
     measured = probe(deployment, seed, advance)
     line = chance / max(1, len(measured))
     rows = _compared(deployment)
-    for check, (what, good) in _CHECKS.items():
+    for check, what in _CHECKS.items():
         own = [each for each in measured if each.check == check]
         if own:
-            rows.append(_row(what, good, own, line))
+            rows.append(_row(what, own, line))
     return rows + _not_tried(deployment)
 
 
@@ -49,35 +50,35 @@ def _not_tried(deployment: Deployment) -> list[Row]:
     who = [a for a, s in deployment.planned.items() if s.memory is not None and s.dithers and np.any(s.noise)]
     if not who:
         return []
-    sentence = (
+    why = (
         f"{join_names(who)}: dither goes into the memory and comes back in later rows, so that correlations of the "
         "noise from row to row are not tried, and its strength only as far as dither does not reach; the simulated "
         "streams test both together."
     )
     what = "noise among remembered dither"
-    return [Row(SECTION, what, None, LEFT_OUT, "info", sentence, shown=_shown(LEFT_OUT, 0))]
+    return [Row(SECTION, what, None, LEFT_OUT, "info", why, shown=_shown(LEFT_OUT, 0))]
 
 
-def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
-    bad = [each for each in measured if each.p <= line]
+def _row(what: str, measured: list[Probed], line: float) -> Row:
+    bad = sorted((each for each in measured if each.p <= line), key=lambda each: each.p)
+    worst: dict[str, Probed] = {}
+    for each in bad:
+        worst.setdefault(each.who, each)
     smallest = min(each.p for each in measured)
     figures: dict[str, object] = {"measurements": len(measured), "smallest p": smallest, "line": line}
     if not bad:
-        runs = _shown("as planned", len(measured))
-        return Row(SECTION, what, "as planned", "as planned", "ok", f"{good}.", figures=figures, shown=runs)
-    worst: dict[str, Measurement] = {}
-    for each in bad:
-        if each.who not in worst or each.p < worst[each.who].p:
-            worst[each.who] = each
-    shown = list(worst.values())
-    sentence = "; ".join(each.words for each in shown[:4])
-    if len(shown) > 4:
-        sentence += f"; and {len(shown) - 4} more"
-    figures |= {"who": list(worst), "found": {each.who: each.found for each in shown}}
-    runs = _shown(f"not as planned: {join_names(list(worst))}", len(measured))
-    return Row(
-        SECTION, what, "as planned", "not as planned", "fail", f"{sentence}.", figures=figures, shown=runs
-    )
+        shown = _shown("as planned", len(measured))
+        return Row(SECTION, what, "as planned", "as planned", "ok", figures=figures, shown=shown)
+    figures |= {"who": list(worst), "found": {who: each.found for who, each in worst.items()}}
+    shown = _shown(f"not as planned: {join_names(list(worst))}", len(measured))
+    why = _listed([each.words for each in worst.values()])
+    return Row(SECTION, what, "as planned", "not as planned", "fail", why, None, figures, shown)
+
+
+def _listed(words: list[str]) -> str:
+    """The first four of them, and how many more there are."""
+    more = [f"and {len(words) - 4} more"] if len(words) > 4 else []
+    return "; ".join([*words[:4], *more]) + "."
 
 
 def _shown(found: str, tests: int | None = None) -> dict[str, str]:
@@ -99,27 +100,12 @@ def _compared(deployment: Deployment) -> list[Row]:
                 different[agent] = found
     what = "sanitizers against the plan"
     if different:
-        sentence = "; ".join(f"{agent}: {words}" for agent, words in list(different.items())[:4])
-        figures = {"who": different}
-        return [
-            Row(
-                SECTION,
-                what,
-                "the same",
-                "different",
-                "fail",
-                f"{sentence}.",
-                figures=figures,
-                shown=_shown("differs"),
-            )
-        ]
-    if compared == 0:
-        sentence = "functions are deployed: they are tried out, not read."
-        return [
-            Row(SECTION, what, "the same", "not readable", "info", sentence, shown=_shown("not readable"))
-        ]
-    sentence = f"the sanitizers of {join_names(list(deployment.planned))} are those of the plan."
-    return [Row(SECTION, what, "the same", "the same", "ok", sentence, shown=_shown("the same"))]
+        why = _listed([f"{agent}: {words}" for agent, words in different.items()])
+        shown, figures = _shown("differs"), {"who": different}
+        return [Row(SECTION, what, "the same", "different", "fail", why, None, figures, shown)]
+    if compared == 0:  # functions are tried out
+        return [Row(SECTION, what, "the same", "not readable", "info", shown=_shown("not readable"))]
+    return [Row(SECTION, what, "the same", "the same", "ok", shown=_shown("the same"))]
 
 
 def _difference(found: Sanitizer, planned: Sanitizer) -> str:

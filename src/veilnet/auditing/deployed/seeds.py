@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.measurements import Measurement
+from veilnet.auditing.deployed.measurements import Probed
 
 _DRAWS = 8
 _MOST_OF_A_CLOCK = 8000
@@ -38,7 +38,7 @@ class Span:
                 yield from range(first, last + 1)
 
 
-def guessed_seed(agent: str, white: Array, rounding: Array, span: Span) -> list[Measurement]:
+def guessed_seed(agent: str, white: Array, rounding: Array, span: Span) -> list[Probed]:
     """Whether the draws (T, k) of one call are those of a generator with a seed that can be guessed.
 
     A normal draw comes within r of a given number with probability at most 0.8 r; the chance that one guess meets
@@ -60,7 +60,7 @@ def guessed_seed(agent: str, white: Array, rounding: Array, span: Span) -> list[
                 met = f"{name} with the seed {seed}"
     words = f"{agent}: its noise can be repeated by anyone: it is that of {met}"
     p = min(1.0, tried * (0.8 * off) ** _DRAWS) if met else 1.0
-    return [Measurement("fresh noise", agent, p, float(tried), words)]
+    return [Probed("fresh noise", agent, p, float(tried), words)]
 
 
 def _legacy(seed: int, generator: np.random.RandomState = np.random.RandomState(0)) -> Array:  # noqa: B008

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from veilnet._core.types import Array, Integers
-from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
+from veilnet.auditing.deployed.measurements import AgentDraws, Probed, score_against
 from veilnet.auditing.statistics import subgaussian_p
 
 _MOST_PAIRS = 2000  # beyond, two streams are compared at the same place only
 
 
-def between_agents(streams: dict[str, Streams]) -> list[Measurement]:
+def between_agents(streams: dict[str, AgentDraws]) -> list[Probed]:
     """Noise and random rounding of two agents must be unrelated, whatever the distance in their streams."""
     measured = []
     kinds = (
@@ -27,7 +27,7 @@ def between_agents(streams: dict[str, Streams]) -> list[Measurement]:
             worst = float(scores[np.argmax(np.abs(scores))])
             p = min(1.0, scores.size * float(subgaussian_p(np.array(worst))))
             words = f"{one} and {other}: {kind} is drawn from the same seed"
-            measured.append(Measurement("seeds", f"{one}, {other}", p, worst, words))
+            measured.append(Probed("seeds", f"{one}, {other}", p, worst, words))
     return measured
 
 

@@ -20,12 +20,11 @@ from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner
 from veilnet.auditing.attack.on_data import SECTION, AttackerView, OnData
 from veilnet.auditing.attack.simulation import raw_sanitizers
-from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.report import Row
-from veilnet.auditing.streams.attack import long_enough
-from veilnet.auditing.streams.attackers import around, reach_of
-from veilnet.auditing.streams.steady import filtered
-from veilnet.auditing.streams.window import When, Window
+from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.row import Row
+from veilnet.auditing.streams.window import Window
+from veilnet.auditing.streams.world import around, filtered, long_enough, reach_of
+from veilnet.auditing.world import When
 from veilnet.bounds.detectability import detectability
 from veilnet.bounds.streams.knowledge import silent_stream
 from veilnet.calibration.stretches import windowed, windows_for
@@ -74,10 +73,7 @@ def attacks_on_data(
 ) -> list[Row]:
     """Every attacker against every private parameter on one stream from the world, and the plan's own estimates."""
     network = deployment.network
-    try:
-        sent = deployment.release_all(samples.readings)
-    except Misbehaves as trouble:
-        return [Row(SECTION, "messages", None, None, "fail", f"the attack could not be run: {trouble}.")]
+    sent = deployment.release_all(samples.readings)
     messages = np.concatenate([sent[agent] for agent in network.agents], axis=1)
     window = long_enough(network, deployment.planned)
     raw_window = Window(network, raw_sanitizers(network), window.rows, lead=window.lead)
@@ -109,19 +105,16 @@ def attacks_on_data(
     rows += sorted(
         attack.private_rows(planned, advance), key=lambda row: names.index(row.figures["parameter"])
     )
-    return [*fitted_rows_again(SECTION, network, samples), *(_explained(row) for row in rows)]
+    explained = (
+        replace(row, why=f"{row.why} {_CAUSE}".strip()) if row.verdict == "fail" else row for row in rows
+    )
+    return [*fitted_rows_again(SECTION, network, samples), *explained]
 
 
 def _windows(values: Array, at: Integers) -> Array:
     """Mean, slope and spread of the rows up to each."""
     lengths = windows_for(len(at), values.shape[1])
     return windowed(values, np.zeros(len(values), dtype=np.intp), lengths)[at, values.shape[1] :]
-
-
-def _explained(row: Row) -> Row:
-    if row.verdict != "fail":
-        return row
-    return replace(row, sentence=f"{row.sentence} {_CAUSE}", figures={**row.figures, "cause": _CAUSE})
 
 
 def _slide(window: Window, wanted: Array, messages: Array, at: Integers, when: When) -> Array:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.streams.window import Noises, first_row, means_over_rows
+from veilnet.auditing.world import Streams
 from veilnet.model.network import Network
 from veilnet.model.readings import dither_variance
-
-
-@dataclass(frozen=True, eq=False)
-class Streams:
-    """Streams that have nothing to do with one another: x (streams, rows, L) and readings (streams, rows, N)."""
-
-    x: Array
-    readings: Array
-
-    def __len__(self) -> int:
-        return len(self.x)
 
 
 def draw_streams(
@@ -49,24 +36,6 @@ def draw_streams(
     coarse = network.steps > 0
     steps = np.where(coarse, network.steps, 1.0)
     return Streams(x, np.where(coarse, steps * np.rint(readings / steps), readings))
-
-
-def release_streams(deployment: Deployment, readings: Array) -> Array:
-    """What is sent (streams, rows, sent) for readings (streams, rows, N), agents side by side.
-
-    Every stream is a new one, from its first row on: a sanitizer with memory begins anew with each.
-    """
-    count, rows, _ = readings.shape
-    network = deployment.network
-    parts = []
-    for place, agent in enumerate(network.agents):
-        own = np.ascontiguousarray(readings[:, :, network.blocks.rows(place)])
-        if deployment.forgets(agent):
-            block = deployment.release(agent, own.reshape(count * rows, -1))
-            parts.append(block.reshape(count, rows, -1))
-        else:
-            parts.append(np.stack([deployment.release(agent, stream) for stream in own]))
-    return np.concatenate(parts, axis=2)
 
 
 def _walk(

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.world import When
 from veilnet.model.network import Network
 
-When = Literal["now", "hindsight"]
 _NOTHING_NEW = 1e-11  # variance of a message, against the whole, below which earlier ones tell all of it
 _WIDE = 10.0  # deviations within which a first x is drawn of which nothing is known
 

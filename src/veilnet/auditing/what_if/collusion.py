@@ -9,7 +9,6 @@ as much as the readings themselves.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -19,8 +18,9 @@ from veilnet._core.linalg import solve_lower
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.in_units import InUnits, in_units
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.in_units import GrowthsInUnits, in_units
+from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
@@ -35,11 +35,12 @@ from veilnet.auditing.what_if.subsets import (
     worst_set,
 )
 from veilnet.auditing.what_if.variants import changed
-from veilnet.auditing.worlds import World, world_of
+from veilnet.auditing.world import World
+from veilnet.auditing.worlds import world_of
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 
-SECTION = "collusion"
+SECTION = Section.COLLUSION.heading
 Betrayal = Literal["readings", "noise"]
 _ROUNDS = 60  # of the relaxation that bounds every set
 
@@ -94,78 +95,49 @@ def collusion_rows(
     for turn, betrays in enumerate(kinds):
         study = _Study(world, sanitizers, betrays)
         for size in sizes:
-            for name in network.private:
-                worst = study.worst(name, size)
-                figures: dict[str, object] = {"exact": worst.exact}
-                if size == 1:
-                    some = network.agents if network.S <= MOST_SINGLE else ()
-                    figures["single agents"] = {agent: study.left(k)[name] for k, agent in enumerate(some)}
-                if not worst.exact and not network.is_stream:
-                    figures["no set of this size leaves less than"] = study.least(name, size)
-                colluders = tuple(network.agents[k] for k in worst.agents)
-                left, raw = (each.left(*worst.agents)[name] for each in (study, bare))
-                growths = Growths(study.left()[name], left, raw)
-                rows.append(
-                    _collusion_row(units[name], colluders, betrays, growths, least_privacy.get(name), figures)
-                )
+            rows += [
+                _collusion_row(study, bare, units[name], size, least_privacy.get(name))
+                for name in network.private
+            ]
             advance((turn * len(sizes) + size) / (len(kinds) * len(sizes)))
     return rows
 
 
-@dataclass(frozen=True)
-class Growths:
-    """Of the error variance on a private parameter, against raw readings: as promised, and with colluders.
+def _collusion_row(study: _Study, bare: _Study, error: GrowthsInUnits, size: int, least: float | None) -> Row:
+    """What is left of the privacy of one parameter when the worst set of so many agents colludes.
 
-    promised: nobody colludes.
-    left:     these agents collude.
-    raw:      they collude where nobody sanitizes: below 0 where their readings lose the dither that raw ones have.
+    bare: the same agents where nobody sanitizes; below 0 where their readings lose the dither that raw ones have.
     """
-
-    promised: float
-    left: float
-    raw: float
-
-
-def _collusion_row(
-    error: InUnits,
-    colluders: Sequence[str],
-    betrays: Betrayal,
-    growths: Growths,
-    least: float | None,
-    figures: dict[str, object],
-) -> Row:
-    """What is left of the privacy of one parameter when these agents collude."""
-    name, left = error.typical.name, growths.left
-    who = join_names(colluders)
-    verb, whose = ("hands", "its") if len(colluders) == 1 else ("hand", "their")
+    network, name = study.network, error.typical.name
+    worst = study.worst(name, size)
+    colluders = [network.agents[k] for k in worst.agents]
+    promised, left, raw = (
+        each[name] for each in (study.left(), study.left(*worst.agents), bare.left(*worst.agents))
+    )
     compared = {
         "guessing": error.guessing,
-        "raw readings": growths.raw,
-        "nobody helps (promised)": growths.promised,
+        "raw readings": raw,
+        "nobody helps (promised)": promised,
         "they help": left,
     }
-    shown = error.cells(compared)
-    sentence = (
-        f"if {who} {verb} over {whose} {betrays}, the centre's error on {name} is {shown['they help']}, instead of "
-        f"{shown['nobody helps (promised)']}; raw readings of all agents would leave {shown['raw readings']}"
-    )
-    floor = figures.get("no set of this size leaves less than")
-    if not figures["exact"] and floor is None:
-        sentence += " (found greedily: another set may leave less)"
-    elif not figures["exact"]:
-        bound = error.cells({"": float(floor)})[""]  # type: ignore[arg-type]
-        sentence += f" (found greedily; no set of {len(colluders)} brings it below {bound})"
+    figures = error.figures(compared) | {"who": colluders, "exact": worst.exact}
+    if size == 1 and network.S <= MOST_SINGLE:
+        figures["single agents"] = {agent: study.left(k)[name] for k, agent in enumerate(network.agents)}
+    lowest, why = left, ""
+    if not worst.exact:
+        why = "Found greedily: another set may leave less."
+        if not network.is_stream:
+            figures["no set of this size leaves less than"] = lowest = study.least(name, size)
+            why = f"Found greedily; no set of {size} brings it below {error.cells({'': lowest})['']}."
     verdict: Judgement = "info"
     if least is not None:
-        lowest = left if floor is None else float(floor)  # type: ignore[arg-type]
         verdict = "fail" if left < least else "warn" if lowest < least else "ok"
         figures["least privacy"] = least
-        sentence += f"; {error.cells({'': least})['']} has to remain"
-    figures |= error.figures(compared) | {"who": list(colluders)}
-    many = "one agent" if len(colluders) == 1 else f"{len(colluders)} agents"
-    what = f"{name}, {many} {verb} over {betrays}"
-    shown = {"who helps": who} | shown
-    return Row(SECTION, what, growths.promised, left, verdict, f"{sentence}.", figures=figures, shown=shown)
+        why = f"{error.cells({'': least})['']} has to remain. {why}".rstrip()
+    many, hand = ("one agent", "hands") if size == 1 else (f"{size} agents", "hand")
+    what = f"{name}, {many} {hand} over {study.betrays}"
+    shown = {"who helps": join_names(colluders)} | error.cells(compared)
+    return Row(SECTION, what, promised, left, verdict, why, None, figures, shown)
 
 
 class _Study:
@@ -240,15 +212,12 @@ def _no_noisier(network: Network) -> Network:
     """Independent noises λ R_ii with λ diag(R_ii) ⪯ R; with common disturbances, each agent's own noise."""
     if isinstance(network.R, SharedNoise):
         return changed(network, noise=network.R.own)
-    matrix = network.R.matrix()
-    white = np.array(matrix)
-    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
-        for rows, root in zip(group.rows, roots, strict=True):
-            white[rows] = solve_lower(root, white[rows])
-    white = white.T
-    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
-        for rows, root in zip(group.rows, roots, strict=True):
-            white[rows] = solve_lower(root, np.ascontiguousarray(white[rows]))
+    white = np.array(network.R.matrix())
+    for _ in range(2):  # from the left, then from the right
+        for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
+            for rows, root in zip(group.rows, roots, strict=True):
+                white[rows] = solve_lower(root, np.ascontiguousarray(white[rows]))
+        white = np.array(white.T)
     smallest = float(np.linalg.eigvalsh((white + white.T) / 2)[0])
     shrunk: dict[str, Array] = {
         agent: smallest * network.R.block(place) for place, agent in enumerate(network.agents)

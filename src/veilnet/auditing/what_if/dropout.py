@@ -12,7 +12,8 @@ import numpy as np
 
 from veilnet._core.words import join_names, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
@@ -24,10 +25,11 @@ from veilnet.auditing.what_if.subsets import (
     agent_terms,
     worst_set,
 )
-from veilnet.auditing.worlds import World, world_of
+from veilnet.auditing.world import World
+from veilnet.auditing.worlds import world_of
 from veilnet.model.network import Network
 
-SECTION = "dropout"
+SECTION = Section.DROPOUT.heading
 
 
 def loss_without(world: World, sanitizers: Mapping[str, Sanitizer], silent: Sequence[str]) -> float:
@@ -63,31 +65,18 @@ def dropout_rows(
                 }
                 for agent in network.agents
             }
-        rows.append(_dropout_row(silent, loss, raw, figures, " for good" if network.is_stream else ""))
+        figures["raw readings of the others"] = raw
+        shown = {
+            "nobody is silent": times(1 + everyone),
+            "raw readings of the others": times(1 + raw),
+            "what the others send": times(1 + loss),
+        }
+        verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
+        why = "" if found.exact else "Found greedily: another set may cost more."
+        what = f"public error without {join_names(silent)}{' for good' if network.is_stream else ''}"
+        rows.append(Row(SECTION, what, None, loss, verdict, why, None, figures, shown))
         advance(size / len(sizes))
     return rows
-
-
-def _dropout_row(
-    silent: Sequence[str], loss: float, raw: float, figures: dict[str, object], lasting: str
-) -> Row:
-    """What the public estimate loses without these agents, by raw readings of the others and by what is sent."""
-    verb = "is" if len(silent) == 1 else "are"
-    greedy = "" if figures["exact"] else " (found greedily: another set may cost more)"
-    sentence = (
-        f"when {join_names(silent)} {verb} silent{lasting}, the variance of the public error grows "
-        f"{times(1 + loss)}{greedy}; from raw readings of the others it would grow {times(1 + raw)}."
-    )
-    everyone = float(figures["all sending"])  # type: ignore[arg-type]
-    shown = {
-        "nobody is silent": times(1 + everyone),
-        "raw readings of the others": times(1 + raw),
-        "what the others send": times(1 + loss),
-    }
-    verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
-    what = f"public error without {join_names(silent)}"
-    figures |= {"raw readings of the others": raw}
-    return Row(SECTION, what, None, loss, verdict, sentence, figures=figures, shown=shown)
 
 
 def _errors(world: World, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:

@@ -21,17 +21,20 @@ import numpy as np
 
 from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
+from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.in_units import InUnits, in_units
+from veilnet.auditing.in_units import GrowthsInUnits, in_units
 from veilnet.auditing.measures import growth
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed
+from veilnet.auditing.worlds import world_of
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 from veilnet.model.readings import dither_variance
 
-SECTION = "repeated releases"
+SECTION = Section.REPETITION.heading
 Again = Literal["fresh", "same reading", "one-time"]
 _MANY = 2**40  # so many releases are "never"
 
@@ -107,7 +110,12 @@ def repetition_rows(
     releases: Sequence[int],
     least_privacy: Mapping[str, float],
 ) -> list[Row]:
-    """For each private parameter: privacy after some releases, and how many until too little privacy remains."""
+    """For each private parameter: privacy after some releases, and how many until too little privacy remains.
+
+    Of a stream every row is one more release, and privacy with hindsight counts them all: it is told once more.
+    """
+    if network.is_stream:
+        return _counted_already(network, sanitizers)
     noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
     ways: tuple[Again, ...] = get_args(Again) if noisy else ("fresh",)
     units = in_units(network)
@@ -128,8 +136,23 @@ def repetition_rows(
     return rows + crossings
 
 
+def _counted_already(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Row]:
+    known = world_of(network).known(sanitizers)
+    rows = []
+    for name, matrix in network.private.items():
+        late, now = known(matrix, "hindsight"), known(matrix, "now")
+        shown = {
+            "error variance grows: with hindsight (promised)": times(1 + late),
+            "from messages up to now": times(1 + now),
+        }
+        figures = {"with hindsight": late, "now": now}
+        what = f"{name}, all rows released"
+        rows.append(Row(SECTION, what, late, late, "info", figures=figures, shown=shown))
+    return rows
+
+
 def _after(
-    error: InUnits,
+    error: GrowthsInUnits,
     count: int,
     promised: float,
     raw: float,
@@ -145,28 +168,19 @@ def _after(
         "sent so often": left,
     }
     shown = error.cells(compared)
-    sentence = (
-        f"{count} releases of the same x leave the centre an error of {shown['sent so often']} on {name}, as many "
-        f"raw ones {shown['raw, as often']}; one release leaves {shown['sent once (promised)']}"
-    )
-    verdict: Judgement = "info"
-    if least is not None:
-        verdict = "fail" if left < least else "ok"
-        sentence += f", and {error.cells({'': least})['']} has to remain"
+    verdict: Judgement = "info" if least is None else "fail" if left < least else "ok"
+    why = "" if least is None else f"{error.cells({'': least})['']} has to remain."
     figures: dict[str, object] = {**after, "as many raw releases": raw, **error.figures(compared)}
-    what = f"{name}, {count} releases"
-    return Row(SECTION, what, promised, left, verdict, f"{sentence}.", figures=figures, shown=shown)
+    return Row(SECTION, f"{name}, {count} releases", promised, left, verdict, why, None, figures, shown)
 
 
-def _crossing(error: InUnits, least: float, crossed: Mapping[str, float]) -> Row:
+def _crossing(error: GrowthsInUnits, least: float, crossed: Mapping[str, float]) -> Row:
     """How many releases it takes until the error falls below a floor, for each way to release again."""
     name, floor = error.typical.name, error.cells({"": least})[""]
     when = {
         _IN_WORDS[again]: "never" if np.isinf(count) else f"at release {count:.0f}"
         for again, count in crossed.items()
     }
-    parts = "; ".join(f"{way}: {text}" for way, text in when.items())
-    sentence = f"the centre's error on {name} falls below {floor}: {parts}."
     figures = {"least privacy": least, "floor": error.error(least), "unit": error.typical.unit, **crossed}
     what = f"{name}, error falls below {floor}"
-    return Row(SECTION, what, None, crossed["fresh"], "info", sentence, figures=figures, shown=when)
+    return Row(SECTION, what, None, crossed["fresh"], "info", figures=figures, shown=when)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.model.coloured import ColouredNoise
 from veilnet.model.network import Network, Prior
 
 # Where nothing, or not everything, is known beforehand, x is drawn within so many raw deviations.
@@ -28,6 +29,20 @@ def with_stacked_observe(network: Network, stacked: Array, **changes: Any) -> Ne
     """A copy with another H, given stacked."""
     observe = {agent: stacked[network.blocks.rows(place)] for place, agent in enumerate(network.agents)}
     return changed(network, observe=observe, **changes)
+
+
+def noise_of(network: Network, more: Array | float = 0.0) -> Any:
+    """The noise of the readings, dither counted, with so much more variance of each (N,), as a Network takes it."""
+    if network.colour is None:
+        return network.R.plus(np.broadcast_to(more, (network.N,)))
+    colour = network.colour
+    floor = network.R.matrix() - colour.carried + np.diag(np.broadcast_to(more, (network.N,)))
+    return ColouredNoise(colour.memory, colour.innovation, floor)
+
+
+def with_more_noise(network: Network, more: Array) -> Network:
+    """A copy whose readings have so much more variance (N,), drawn anew in every row."""
+    return changed(network, noise=noise_of(network, more))
 
 
 def raw_information(network: Network) -> Array:
