@@ -10,7 +10,8 @@ from typing import Any, Literal
 from veilnet._core.words import number
 
 __all__ = [
-    "IN_LOG", "IN_MODEL", "IN_WORDS", "LEFT_OUT", "NOT_COMPUTED", "Figure", "Judgement", "LeftOut", "Row", "row_of_file", "shown_tables",
+    "IN_LOG", "IN_MODEL", "IN_WORDS", "LEFT_OUT", "NOT_COMPUTED", "Figure", "Judgement", "LeftOut", "Row",
+    "row_of_file", "shown_tables",
 ]  # fmt: skip
 
 Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
