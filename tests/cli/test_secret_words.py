@@ -80,3 +80,38 @@ def test_changes_are_read_and_wrong_ones_named(room: Path, capsys: pytest.Captur
     for wrong in ("auc:0.4", "auc:much", "chance:0.6"):
         assert run(["design", fitted, "--privacy", f"occupied={wrong}"]) in (1, 2)
         assert "--privacy" in capsys.readouterr().err or wrong == "auc:0.4"
+
+
+@pytest.mark.parametrize("kind", ["numbers", "texts"])
+def test_classes_become_a_column_each_and_any_move_between_them(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(8)
+    which = rng.integers(0, 3, 900)
+    moved = np.array([[0.0, 0.0], [2.0, 0.0], [0.5, 1.5]])[which]
+    outside = 3 * rng.standard_normal(900)
+    noise = rng.standard_normal((900, 3))
+    names = ["1", "2", "5"] if kind == "numbers" else ["rests", "sits", "walks"]
+    lines = ["pulse,sound,cold,outside,activity"]
+    for row in range(900):
+        cells = (moved[row, 0], moved[row, 1] + outside[row], outside[row]) + noise[row]
+        lines.append(",".join(f"{cell:.4f}" for cell in (*cells, outside[row])) + f",{names[which[row]]}")
+    log, fitted = tmp_path / "log.csv", tmp_path / "fitted.toml"
+    log.write_text("\n".join(lines) + "\n")
+    agents = {"band": ["pulse", "sound"], "wall": ["cold"]}
+    said = ["--agent", "band=pulse,sound", "--agent", "wall=cold", "--public", "outside"]
+    assert run(["fit", str(log), *said, "--private", "activity:classes", "--out", str(fitted)]) == 0
+    network = vn.Network.load(fitted)
+    assert list(network.parameters) == ["outside", *(f"activity:{name}" for name in names[:2])]
+    pairs = [vn.Secret(network.private["activity"], pair) for pair in ([1, 0], [0, 1], [1, -1])]
+    each = [vn.detectability(network.replace(private={"activity": pair}))["activity"].mu for pair in pairs]
+    assert vn.detectability(network)["activity"].mu == pytest.approx(max(each))
+    plan = vn.design(network, privacy={"activity": vn.Auc(0.6)})
+    assert plan.detectability["activity"].auc == pytest.approx(0.6, abs=1e-3)
+    assert plan.detectability["activity"].auc <= 0.6
+    changes = {"activity": ("classes", "1h")}
+    with pytest.raises(vn.VeilnetError, match="step"):  # it lasts, and nobody said how long a row takes
+        vn.fit(log, agents=agents, public="outside", private="activity", changes=changes)
+    with pytest.raises(vn.VeilnetError, match="classes"):
+        vn.fit(log, agents=agents, public="outside", private="pulse", changes={"pulse": "classes"})
+    capsys.readouterr()

@@ -34,7 +34,7 @@ from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, 
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.model.log_aucs import log_headlines
 from veilnet.model.network import Network
-from veilnet.model.secret import Secret
+from veilnet.model.secret import Secret, change_in_words
 
 SEEN = 0.9  # an AUC from which on nobody would call a secret hidden
 FALSE_ALARMS = 0.01  # what a careful attacker allows himself
@@ -182,12 +182,7 @@ class Detectability:
 
         unit: of the secret; none where it has none.
         """
-        change = np.asarray(self.change)
-        if change.ndim > 1 and len(change) > 1:
-            return f"the most visible of {len(change)} changes"
-        size = ", ".join(number(float(each)) for each in np.ravel(change))
-        kind = "any change of length" if self.directions > 1 and not change.ndim else "a change of"
-        return f"{kind} {size}{f' {unit}' * bool(unit)}"
+        return change_in_words(self.change, self.directions, unit)
 
     def _measures(self, when: str) -> str:
         """Every other measure of what is sent, beside raw readings and guessing."""

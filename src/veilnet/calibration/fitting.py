@@ -31,7 +31,7 @@ from veilnet.calibration.promises import fitted_promises
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
-from veilnet.calibration.secrets import with_changes
+from veilnet.calibration.secrets import columns_of_classes, with_changes
 from veilnet.calibration.stream_model import FittedStream, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.doubts import Doubt
@@ -115,7 +115,8 @@ def fit_report(
              (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
     changes: private name -> the change of it that must stay hidden, or (change, how long it lasts):
              ``{"people": (1, "1h")}`` makes it a :class:`veilnet.Secret`. A column of two values is one by itself,
-             their distance its change.
+             their distance its change. ``{"activity": "classes"}``: a column for each of its values but the last, and
+             any move from one to another must stay hidden.
 
     Where a private parameter takes a few values, detectors learn to tell them apart in these rows
     (:mod:`veilnet.calibration.log_detectors`), and the network keeps how well (``log_aucs``).
@@ -124,7 +125,7 @@ def fit_report(
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
     _refuse_stream_without_time(stream, time, prior=prior)
-    roles = Roles(agents, public, private)
+    roles = Roles(agents, public, columns_of_classes(table, private, changes))
     rows = read_rows(table, roles, missing, time)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     left_out: tuple[Outlier, ...] = ()

@@ -27,8 +27,8 @@ class Roles:
             str(agent): _column_list(named, f"agents[{agent!r}]") for agent, named in agents.items()
         }
         as_names(list(agents), "agents", error=InvalidRequest)
-        self.public = _groups(public, "public")
-        self.private = _groups(private, "private")
+        self.public = column_groups(public, "public")
+        self.private = column_groups(private, "private")
         self.readings = [name for named in self.agents.values() for name in named]
         open_columns = [name for named in self.public.values() for name in named]
         closed_columns = [name for named in self.private.values() for name in named]
@@ -60,7 +60,8 @@ class Roles:
         return np.eye(len(self.parameters))[[self.parameters.index(name) for name in named]]
 
 
-def _groups(given: Any, what: str) -> dict[str, list[str]]:
+def column_groups(given: Any, what: str) -> dict[str, list[str]]:
+    """name -> columns, of one column, several, or such a mapping; ``what`` names the argument."""
     if isinstance(given, Mapping):
         groups = {name: _column_list(named, f"{what}[{name!r}]") for name, named in given.items()}
     else:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _PRIVATE = option(
     "--private",
     "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
-    "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
+    "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance. "
+    "activity:classes: any move from one of its values to another.",
     required=True,
 )
 
@@ -143,14 +144,14 @@ def _tell(report: CalibrationReport, network: Network, changes: Collection[str],
     from veilnet.cli._shared import tell
     from veilnet.model.doubts import doubt_notes
     from veilnet.model.log_aucs import log_in_words
+    from veilnet.model.secret import change_in_words
 
     tell(str(report))
     tell(f"\n{_LEGEND}")
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"
-        tell(
-            f"\nOf {name} a change of {secret.change:g} must stay hidden ({how}): plans say how surely it is seen."
-        )
+        what = change_in_words(secret.change, len(secret.rows), network.unit(name))
+        tell(f"\nOf {name} {what} must stay hidden ({how}): plans say how surely it is seen.")
     for name, shown in network.log_aucs.items():
         tell(f"\n{log_in_words(name, shown)}")
     for note in doubt_notes(network.doubts):
@@ -185,18 +186,23 @@ def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
 
 def _changes(
     given: Sequence[str], known: Sequence[str]
-) -> tuple[list[str], dict[str, tuple[float, str | None]]]:
-    """What is private without ``:change=1,lasts=1h``, and that by name."""
+) -> tuple[list[str], dict[str, tuple[float | str, str | None]]]:
+    """What is private without ``:change=1,lasts=1h`` or ``:classes``, and that by name."""
+    from veilnet.calibration.secrets import CLASSES
     from veilnet.cli._shared import amount
 
-    columns, changes = [], {}
+    columns: list[str] = []
+    changes: dict[str, tuple[float | str, str | None]] = {}
     for text in given:
-        before, said, after = text.partition(":change=")
-        columns.append(before if said else text)
-        if said:
-            size, _, lasts = after.partition(",lasts=")
+        stated, _, lasts = text.partition(",lasts=")
+        before, said, size = stated.partition(":change=")
+        classes = stated.endswith(f":{CLASSES}") and text not in known
+        if classes:
+            before = stated.removesuffix(f":{CLASSES}")
+        columns.append(before if said or classes else text)
+        if said or classes:
             name = before.partition("=")[0] if before not in known else before
-            changes[name.strip()] = (amount(size, "--private"), lasts or None)
+            changes[name.strip()] = (CLASSES if classes else amount(size, "--private"), lasts or None)
     return columns, changes
 
 

@@ -4,12 +4,14 @@ Files are read by :mod:`veilnet.io.sources`, as agents read them; a frame alread
 
 Missing values come out as NaN. A column of texts alone is a category: ``heating`` with the texts off and on becomes
 0 and 1. Of ``weather`` with rain, snow and sun there is no such column, since no number is between them:
-``weather:rain`` is 1 where it rains and 0 elsewhere. What agents read is named so in any case, ``heating:on``, and
-they read it so. Everything else that is not a number is an error naming the column and the row, not quoting the cell.
+``weather:rain`` is 1 where it rains and 0 elsewhere, and so is ``day:7`` of a column of numbers. What agents read is
+named so in any case, ``heating:on``, and they read it so. Everything else that is not a number is an error naming the
+column and the row, not quoting the cell.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -27,7 +29,7 @@ from veilnet.io.cells import TYPED, Dialect, NoNumber, column_of, is_missing, is
 from veilnet.io.row_keys import as_seconds
 from veilnet.io.sources import Line, RowSource
 
-__all__ = ["column_names", "first_rows", "read_columns"]
+__all__ = ["class_columns", "column_names", "first_rows", "read_columns"]
 
 _MOST_TEXTS = 20  # different ones of a category
 
@@ -83,6 +85,20 @@ def first_rows(table: Any, count: int) -> tuple[list[str], list[list[str]]]:
     return names, [list(row) for row in zip(*columns, strict=True)]
 
 
+def class_columns(table: Any, column: str) -> list[str]:
+    """The columns that tell which of its few values a column has: one for each but the last, ``weather:rain``."""
+    names, rows = first_rows(table, sys.maxsize)
+    _refuse_unknown([column], names)
+    cells = {row[names.index(column)].strip() for row in rows}
+    found = {f"{float(cell):.15g}" if is_number(cell) else cell for cell in cells if not is_missing(cell)}
+    if not 2 <= len(found) <= _MOST_TEXTS:
+        raise InvalidNetwork(
+            f"table: column {column!r}: expected 2 to {_MOST_TEXTS} classes, found {len(found)} different values"
+        )
+    in_order = sorted(found, key=lambda text: (float(text) if is_number(text) else np.inf, text))
+    return [f"{column}:{text}" for text in in_order[:-1]]
+
+
 def _source(table: Any) -> RowSource | None:
     if isinstance(table, str | PathLike):
         return RowSource(str(fspath(table)))
@@ -131,7 +147,8 @@ def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str], i
     if cells.ndim != 1:
         raise InvalidNetwork(f"table: column {name!r}: expected one value per row, found shape {cells.shape}")
     if cells.dtype.kind in "biuf":
-        return _finite(cells.astype(np.float64), f"table: column {name!r}", first_row=1)
+        numbers = _of_one_number(cells.astype(np.float64), name, known, "table")
+        return _finite(numbers, f"table: column {name!r}", first_row=1)
     if cells.dtype.kind not in "OUT":
         raise InvalidNetwork(
             f"table: column {name!r}: expected numbers, found {cells.dtype}; convert it first"
@@ -275,9 +292,22 @@ class _Column:
         """The column as numbers; first_row: what its first row is called in errors; is_read: by an agent."""
         if self._texts is not None:
             return _as_category(self._texts, self.name, known, where, notes, is_read)
+        numbers = np.array(self._numbers, np.float64)
         return _finite(
-            np.array(self._numbers, np.float64), f"{where}: column {self.name!r}", first_row=first_row
+            _of_one_number(numbers, self.name, known, where),
+            f"{where}: column {self.name!r}",
+            first_row=first_row,
         )
+
+
+def _of_one_number(numbers: Array, name: str, known: Sequence[str], where: str) -> Array:
+    """The numbers; of ``day:7`` 1 where the day is 7, 0 elsewhere, and NaN where it is missing."""
+    column, one = column_of(name, known)
+    if column == name:
+        return numbers
+    if not is_number(one) or not np.any(numbers == float(one)):
+        raise InvalidNetwork(f"{where}: column {column!r} has no value {one!r}")
+    return np.where(np.isnan(numbers), np.nan, (numbers == float(one)).astype(np.float64))
 
 
 def _as_category(

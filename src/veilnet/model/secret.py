@@ -16,6 +16,7 @@ from veilnet._core.durations import in_words, read_step
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix
+from veilnet._core.words import number
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,16 @@ class Secret:
             )
         # A thousandth of a row more is rounding of the two durations, not another row.
         return max(1, int(np.ceil(self.lasts / step - 1e-3)))
+
+
+def change_in_words(change: float | Array, directions: int, unit: str = "") -> str:
+    """The change, for a reader: "a change of 1 people". ``directions`` is how many rows the secret has."""
+    change = np.asarray(change)
+    if change.ndim > 1 and len(change) > 1:
+        return f"the most visible of {len(change)} changes"
+    size = ", ".join(number(float(each)) for each in np.ravel(change))
+    kind = "any change of length" if directions > 1 and not change.ndim else "a change of"
+    return f"{kind} {size}{f' {unit}' * bool(unit)}"
 
 
 def secrets_among(private: Any) -> tuple[Any, dict[str, Secret]]:
