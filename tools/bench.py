@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+ON_DATA = {"office": "examples/office.py", "logs": "benchmarks/logs.py"}
+"""The benchmarks that need --data, and what says where to get it."""
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -35,6 +37,9 @@ BENCHMARKS = {
     "house": Benchmark("house.py", "what the demo's house tells before and after"),
     "office": Benchmark(
         "../examples/office.py", "attackers on a real log with attackers on what is sent of it"
+    ),
+    "logs": Benchmark(
+        "logs.py", "what the model says of real logs with what detectors learn from them", ("--quick",)
     ),
     "bounds": Benchmark("foundation.py", "bounds with bare NumPy lines"),
     "perfect": Benchmark("perfect.py", "the closed form with CVXPY", ("--quick",)),
@@ -148,9 +153,9 @@ def main(words: Sequence[str] | None = None) -> int:
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
     failed = []
     for name in BENCHMARKS if given.which == "all" else (given.which,):
-        if name == "office" and given.data is None:
+        if name in ON_DATA and given.data is None:
             print(
-                "office: left out, for want of --data FOLDER; what was measured earlier stays",
+                f"{name}: left out, for want of --data FOLDER; what was measured earlier stays",
                 file=sys.stderr,
             )
             continue
@@ -190,22 +195,22 @@ def _read(words: Sequence[str] | None) -> argparse.Namespace:
         help="seconds: with paper, for each solve (60); with --update-docs, for each run (900)",
     )
     parser.add_argument(
-        "--data", type=Path, help="with office: the folder of the log's training.csv, test2.csv"
+        "--data", type=Path, help="with office: the folder of training.csv, test2.csv; with logs: of all logs"
     )
     parser.add_argument("--out", type=Path, help="with paper: Markdown file to write the table to")
     given = parser.parse_args(words)
     heeding = {
         "quick": {name for name, each in BENCHMARKS.items() if each.quick},
         "limit": set(BENCHMARKS) if given.update_docs else {"paper"},
-        "data": {"office"},
+        "data": set(ON_DATA),
         "out": {"paper"},
     }
     for option, names in heeding.items():
         if getattr(given, option) and given.which not in names | {"all"}:
             parser.error(f"--{option}: has no effect with {given.which}; leave it out")
-    if given.which == "office" and given.data is None:
+    if given.which in ON_DATA and given.data is None:
         parser.error(
-            "--data: expected the folder of the office's log; examples/office.py says where to get it"
+            f"--data: expected the folder of {given.which}; {ON_DATA[given.which]} says where to get it"
         )
     return given
 
@@ -218,12 +223,12 @@ def _command(name: str, given: argparse.Namespace) -> list[str]:
         limit = None if given.update_docs else given.limit
         arguments += ["--limit", repr((20.0 if quick else 60.0) if limit is None else limit)]
         arguments += [] if given.out is None else ["--out", str(given.out)]
-    if name == "office":
+    if name in ON_DATA:
         arguments.append(str(given.data))
     arguments += quick
     if not given.update_docs:
         return arguments
-    told = f"./veilnet bench {name}" + " --quick" * bool(quick) + " --data FOLDER" * (name == "office")
+    told = f"./veilnet bench {name}" + " --quick" * bool(quick) + " --data FOLDER" * (name in ON_DATA)
     seconds = repr(900.0 if given.limit is None else given.limit)
     return [
         sys.executable,

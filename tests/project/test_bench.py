@@ -71,7 +71,7 @@ def test_what_was_asked_for_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.main(["all", "--update-docs"]) == 0
     assert ran[0] == [sys.executable, str(BENCHMARKS / "start.py")]
     assert ran[1][1:] == [str(BENCHMARKS / "gaps.py"), *bench.BENCHMARKS["gaps"].quick]
-    assert [each[3] for each in ran[2:-1]] == [name for name in bench.BENCHMARKS if name != "office"]
+    assert [each[3] for each in ran[2:-1]] == [name for name in bench.BENCHMARKS if name not in bench.ON_DATA]
     assert ran[-1][-1] == "render"
 
 
@@ -84,6 +84,7 @@ def test_what_was_asked_for_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         (["power", "--limit", "60"], "--limit"),
         (["power", "--data", "log"], "--data"),
         (["office"], "--data"),
+        (["logs"], "--data"),
     ],
 )
 def test_options_without_effect_are_refused(
