@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from helpers.memories import random_memory, with_memory
+from helpers.memories import random_memory, sent_row_by_row, with_memory
+from veilnet.agent.memory import impulses, response
 
 
 def test_what_is_held_and_passed_on_bounds_the_sums_term_by_term() -> None:
@@ -29,6 +30,22 @@ def test_what_is_held_and_passed_on_bounds_the_sums_term_by_term() -> None:
         for bound, total in ((memory.held, held), (memory.passed_on(rows), passed)):
             assert np.all(bound >= total * (1 - 1e-12))
             assert np.all(bound <= 100 * np.max(total))
+
+
+def test_impulses_are_what_one_reading_does_and_the_response_their_transform() -> None:
+    rng = np.random.default_rng(4)
+    sanitizer = with_memory(rng, readings=2, order=3, sent=2).replace(offset=np.zeros(2))
+    memory, turns = sanitizer.memory, np.exp(-1j * np.array([0.0, 0.7, 2.9]))
+    assert memory is not None
+    filtered = (sanitizer.compression, memory.transition, memory.gain)
+    shown = np.stack(list(islice(impulses(*filtered), 600)))
+    for place in range(2):
+        once = np.zeros((8, 2))
+        once[0, place] = 1.0
+        assert np.allclose(sent_row_by_row(sanitizer, once), shown[:8, :, place])
+    summed = np.tensordot(turns[:, None] ** np.arange(600), shown, 1)
+    assert np.allclose(response(*filtered, turns), summed)
+    assert np.array_equal(response(np.eye(2), None, None, turns), np.eye(2)[None])
 
 
 @pytest.mark.parametrize(
