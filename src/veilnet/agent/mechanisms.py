@@ -7,8 +7,8 @@ agent by its name gives its :class:`veilnet.Sanitizer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -74,8 +74,7 @@ class SanitizerStack(Frozen):
         lock(self._arrays())
 
     def _arrays(self) -> tuple[Any, ...]:
-        memory = (self.transition, self.gain, self.start)
-        return (self.places, self.compression, self.variances, self.grid, *memory, self.covariance)
+        return tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def count(self) -> int:
@@ -226,17 +225,18 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     @cached_property
     def blocks(self) -> Blocks:
         """How the numbers that all agents send fall to them, in sending order."""
-        sent = np.zeros(self.network.S, dtype=np.intp)
-        for stack in self.stacks:
-            sent[stack.places] = stack.sent
-        return Blocks(sent)
+        return Blocks(self._of_stacks([stack.sent for stack in self.stacks]))
 
     @property
     def kept(self) -> Integers:
         """How many numbers each agent keeps from row to row, in sending order."""
+        return self._of_stacks([stack.order for stack in self.stacks])
+
+    def _of_stacks(self, numbers: Sequence[int]) -> Integers:
+        """Of each agent, in sending order, the number of its stack."""
         found = np.zeros(self.network.S, dtype=np.intp)
-        for stack in self.stacks:
-            found[stack.places] = stack.order
+        for stack, number in zip(self.stacks, numbers, strict=True):
+            found[stack.places] = number
         return found
 
     @property
@@ -284,16 +284,11 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""
         if all(stack.covariance is None for stack in self.stacks):
             return self
-        found = [stack for stack in self.stacks if stack.covariance is None]
-        kinds: dict[tuple[int, int, int], list[_Member]] = {}
-        for stack in self.stacks:
-            for place in () if stack.covariance is None else stack.places.tolist():
-                each = self[self.network.agents[place]]
-                rows, noisy = each.normal
-                kind = (stack.readings, len(rows), stack.order)
-                kinds.setdefault(kind, []).append(_Member(place, rows, each.memory, noisy.astype(float)))
-        found += [_stacked(kinds[kind]) for kind in sorted(kinds)]
-        return Mechanisms(self.network, found, self.given, self.source)
+        others = [stack.places for stack in self.stacks if stack.covariance is not None]
+        places = np.concatenate(others).tolist()
+        made = _stacked((place, self[self.network.agents[place]].normalized()) for place in places)
+        already = [stack for stack in self.stacks if stack.covariance is None]
+        return Mechanisms(self.network, [*already, *made], self.given, self.source)
 
     def once(self, what: str, find: Callable[[], Found]) -> Found:
         """What somebody finds of all of them, found once: a bound that several ask for."""
@@ -386,24 +381,10 @@ def mechanisms(network: Network, sanitizers: Sanitizers) -> Mechanisms:
     check_sanitizers(network, named)
     if isinstance(named, Mechanisms) and _same_agents(named.network, network):
         return Mechanisms(network, named.stacks, named.given, named.source)
-    kinds: dict[tuple[int, int, int, bool, bool, bool], list[_Member]] = {}
-    everybody: dict[str, Sanitizer] = {}
     raw = {size: Sanitizer.raw(size) for size in np.unique(network.blocks.sizes).tolist()}
-    for place, (name, size) in enumerate(zip(network.agents, network.blocks.sizes.tolist(), strict=True)):
-        each = everybody[name] = named[name] if name in named else raw[size]
-        normal = each.is_normal
-        member = _Member(
-            place,
-            each.compression,
-            each.memory,
-            np.diag(each.noise) if normal else None,
-            each.grid,
-            None if normal else each.noise,
-        )
-        drawn = each.memory is not None and each.memory.start is not None
-        kind = (size, each.sent, each.order, drawn, normal, each.grid is None)
-        kinds.setdefault(kind, []).append(member)
-    return Mechanisms(network, [_stacked(kinds[kind]) for kind in sorted(kinds)], everybody)
+    sizes = zip(network.agents, network.blocks.sizes.tolist(), strict=True)
+    everybody = {name: named[name] if name in named else raw[size] for name, size in sizes}
+    return Mechanisms(network, _stacked(enumerate(everybody.values())), everybody)
 
 
 def sends_raw(sanitizers: Sanitizers) -> bool:
@@ -411,36 +392,35 @@ def sends_raw(sanitizers: Sanitizers) -> bool:
     return sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers)
 
 
-@dataclass(frozen=True, eq=False)
-class _Member:
-    """One agent of a stack: its place and what :class:`SanitizerStack` has of it."""
-
-    place: int
-    compression: Array
-    memory: Memory | None
-    variances: Array | None
-    grid: Array | None = None
-    covariance: Array | None = None
+def _stacked(agents: Iterable[tuple[int, Sanitizer]]) -> list[SanitizerStack]:
+    """Agents, by their places in sending order, put into stacks of agents alike."""
+    kinds: dict[tuple[int, int, int, bool, bool, bool], list[tuple[int, Sanitizer]]] = {}
+    for place, each in agents:
+        drawn = each.memory is not None and each.memory.start is not None
+        kind = (each.readings, each.sent, each.order, drawn, each.is_normal, each.grid is None)
+        kinds.setdefault(kind, []).append((place, each))
+    return [_stack(kinds[kind]) for kind in sorted(kinds)]
 
 
-def _stacked(members: Sequence[_Member]) -> SanitizerStack:
-    """Agents alike, in sending order."""
+def _stack(members: Sequence[tuple[int, Sanitizer]]) -> SanitizerStack:
+    every = [each for _, each in members]
+    memories = [each.memory for each in every if each.memory is not None]
+    noise, normal = np.stack([each.noise for each in every]), every[0].is_normal
+    variances = np.array(np.diagonal(noise, axis1=1, axis2=2)) if normal and np.any(noise) else None
 
     def joined(arrays: list[Array | None]) -> Array | None:
         there = [array for array in arrays if array is not None]
         return np.stack(there) if there else None
 
-    memories = [each.memory for each in members if each.memory is not None]
-    variances = joined([each.variances for each in members])
     return SanitizerStack(
-        np.array([each.place for each in members], dtype=np.intp),
-        np.stack([each.compression for each in members]),
-        variances if variances is not None and np.any(variances) else None,
-        joined([each.grid for each in members]),
+        np.array([place for place, _ in members], dtype=np.intp),
+        np.stack([each.compression for each in every]),
+        variances,
+        joined([each.grid for each in every]),
         joined([each.transition for each in memories]),
         joined([each.gain for each in memories]),
         joined([each.start for each in memories]),
-        joined([each.covariance for each in members]),
+        None if normal else noise,
     )
 
 
@@ -490,21 +470,3 @@ def _no_stream(agent: str) -> InvalidRequest:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:8])
     return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"
-
-
-def stacks_by_sent(network: Network, compression: Sequence[Array], sent: Integers) -> list[SanitizerStack]:
-    """Stacks without noise, of agents alike: from (count, most, n) rows for each size group and how many of them each
-    agent sends.
-    """
-    stacks = []
-    for group, rows in zip(network.blocks.groups, compression, strict=True):
-        mine = sent[group.agents]
-        for number in np.unique(mine).tolist():
-            chosen = mine == number
-            if chosen.all():
-                stacks.append(SanitizerStack(group.agents, rows[:, :number]))
-            else:
-                stacks.append(SanitizerStack(group.agents[chosen], rows[chosen, :number]))
-    if sum(stack.count for stack in stacks) != network.S:
-        raise InvalidRequest("network: every agent needs at least one reading")
-    return stacks

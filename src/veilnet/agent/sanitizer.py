@@ -251,7 +251,15 @@ class Sanitizer(Frozen):
     def normalized(self) -> Sanitizer:
         """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""
         rows, noisy = self.normal
-        return self._with(rows, np.diag(noisy.astype(float)))
+        noise = np.diag(noisy.astype(float))
+        return self._changed(
+            compression=rows,
+            sent=len(rows),
+            noise=noise,
+            noise_root=noise[noisy],
+            grid=None,
+            normal=self.normal,
+        )
 
     def as_noise(self, power: float) -> Sanitizer:
         """Noise alone (C = I), the withheld directions sharing the power that the noisy rows leave.

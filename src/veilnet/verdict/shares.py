@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.blocks import Group
 from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array, Integers
-from veilnet.agent.mechanisms import Mechanisms, stacks_by_sent
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
 from veilnet.verdict.share_stacks import (
@@ -58,7 +58,13 @@ class Shares(ShareRanks):
     @cached_property
     def sanitizers(self) -> Mechanisms:
         """Agent -> "send only your share": the mechanism that reaches the ceiling."""
-        return Mechanisms(self.network, stacks_by_sent(self.network, self.rows, self.ranks))
+        stacks = []
+        for group, rows in zip(self.network.blocks.groups, self.rows, strict=True):
+            mine = self.ranks[group.agents]
+            for number in np.unique(mine).tolist():
+                chosen = slice(None) if np.all(mine == number) else np.flatnonzero(mine == number)
+                stacks.append(SanitizerStack(group.agents[chosen], rows[chosen, :number]))
+        return Mechanisms(self.network, stacks)
 
     def needed(self) -> Iterator[tuple[int, Array]]:
         """(agent, rows of its raw readings it has to send): a basis of its share, each row of unit noise."""
