@@ -10,10 +10,10 @@ from scipy import stats
 
 import veilnet as vn
 from veilnet._core.lyapunov import stationary_covariance
-from veilnet.calibration.dynamics import fit_transition
 from veilnet.calibration.fitting import fit_report
 from veilnet.calibration.likelihood import noise_likelihood, transition_likelihood
 from veilnet.calibration.noise_memory import fit_memory
+from veilnet.calibration.stream_model import fit_transition
 from veilnet.calibration.stream_report import row_promises
 
 ROLES = {"agents": {"room": ["T", "RH"], "hall": ["T2"]}, "public": ["T_out"], "private": ["people"]}

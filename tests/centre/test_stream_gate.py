@@ -16,8 +16,8 @@ import veilnet as vn
 from helpers.streams import random_sanitizers, random_stream, simulated, window
 from veilnet._core.types import Array
 from veilnet.centre.contradictions import Contradiction
-from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel, stream_model
+from veilnet.centre.streams.tracking import StreamGate
 
 ROWS = 1500
 FAULT = 700

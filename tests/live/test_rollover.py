@@ -17,7 +17,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.messages import centre_model
-from veilnet.centre.mixing import can_mix
+from veilnet.centre.models import can_mix
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.live.messages import SHORT

@@ -12,8 +12,8 @@ import veilnet as vn
 from helpers.networks import PRIORS, direct_growth, direct_information, random_network, random_sanitizers
 from veilnet._core.twofold import Twofold
 from veilnet.agent.mechanisms import mechanisms
-from veilnet.recheck.doubles import DoubleRecheck
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
+from veilnet.recheck.sums import DoubleRecheck
 from veilnet.recheck.twofold import TwofoldRecheck
 
 

@@ -11,8 +11,7 @@ from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.recheck.stream import StreamRecheck
 from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
-from veilnet.verdict.streams.minimal import Reduction
-from veilnet.verdict.streams.share_filters import share_filters
+from veilnet.verdict.streams.share_filters import Reduction, share_filters
 
 # The long form, 50 models with up to 12 parameters and 18 agents, is benchmarks/stream_models.py.
 CASES = [

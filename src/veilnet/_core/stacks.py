@@ -4,7 +4,7 @@ A stack is (S, n, L) for what S agents of n readings observe, (S, n, n) for the 
 (S, k, n) for what they send. Agents meet only in L x L sums, kept as upper triangular T with T'T the information,
 since forming the information itself would lose half the digits. :func:`raw_triangle` and :func:`sent_triangle` give T
 for one stack, :func:`joined_triangle` that of several stacks, or of stacks on several machines, from theirs. With T
-at hand, :mod:`veilnet.verdict.share_stacks` says what each agent of a stack has to send,
+at hand, :mod:`veilnet.verdict.shares` says what each agent of a stack has to send,
 :func:`veilnet.agent.grid.grid_steps` the grid for it, :mod:`veilnet.recheck.sums` forms the certificate's sums anew
 by other formulas, and :func:`veilnet.centre.messages.whitening` is what the centre needs of each. All of them go
 through a stack a few thousand agents at a time: what is in between stays small and in cache, and no result depends

@@ -3,7 +3,7 @@
 A model fitted to T rows is stated with the residuals of those rows, which it was fitted to make small, and used on
 rows where H, the offset and the mean are off. Both effects have the size of what the fit leaves uncertain. With b
 the memory of a reading's noise, w the part of its variance that carries over, and M the transition of x in units
-where its covariance is I (:mod:`veilnet.calibration.dynamics`; both 0 for independent rows),
+where its covariance is I (:mod:`veilnet.calibration.stream_model`; both 0 for independent rows),
 
     h = (1 + L + 2 w b / (1 - b) + 2 w tr(b M (I - b M)^-1)) / T
 

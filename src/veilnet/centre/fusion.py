@@ -30,9 +30,9 @@ from veilnet.centre.models import Messages
 from veilnet.centre.rows import RowFusion
 from veilnet.centre.streams.adding_up import Adder, SumFusion
 from veilnet.centre.streams.fusing import Follower, StreamFusion
-from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
+from veilnet.centre.streams.tracking import StreamGate
 
 
 @runtime_checkable
@@ -76,7 +76,7 @@ class Fusion:
              the file ``plan/center.json``.
     gate:    test every row against the model at this false-alarm rate, such as 1e-6, and leave out messages that
              contradict it (:mod:`veilnet.centre.gate`; of a stream, given the rows before,
-             :mod:`veilnet.centre.streams.gate`). None: estimate from whatever arrived.
+             :mod:`veilnet.centre.streams.tracking`). None: estimate from whatever arrived.
     keep:    name such messages and use them all the same.
     history: of a stream, how many rows back a message may come late to :meth:`update`.
 

@@ -2,7 +2,7 @@
 
 Every row is tested jointly, and every agent against the prior and what the others sent
 (:mod:`veilnet.centre.contradictions`). Where a test says no, the agent whose absence explains most is left out, and
-the rest is tested again. Rows of a stream: :mod:`veilnet.centre.streams.gate`.
+the rest is tested again. Rows of a stream: :mod:`veilnet.centre.streams.tracking`.
 """
 
 from __future__ import annotations

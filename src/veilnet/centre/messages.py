@@ -6,7 +6,7 @@ expects:
     w_i = whiten_i (z_i - expected_i) = observe_i x + e_i,   e_i of unit covariance,
 
 with correlations between the e_i of different agents where the readings' noise had them (common disturbances are
-parameters that are estimated along with x, :mod:`veilnet.model.apart`). x is counted from
+parameters that are estimated along with x, :mod:`veilnet.model.common`). x is counted from
 the prior mean, in coordinates where the raw readings and the prior together have the identity as information:
 singular values of the observed rows then say how sharply each direction is known, and what is too small to be
 told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.

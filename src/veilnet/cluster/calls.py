@@ -33,7 +33,7 @@ from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_asked, refuse_above_limit
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
 from veilnet.recheck.route import SummedRecheck
-from veilnet.verdict.share_stacks import share_tolerance, share_weights
+from veilnet.verdict.shares import share_tolerance, share_weights
 
 __all__ = ["check", "design", "verify"]
 

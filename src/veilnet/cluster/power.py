@@ -33,7 +33,7 @@ from veilnet.designs.power import (
 )
 from veilnet.designs.questions import read_amounts
 from veilnet.model.network import Network
-from veilnet.verdict.share_stacks import share_stack
+from veilnet.verdict.shares import share_stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Free:
     """Where the agents of a part may add noise.
 
     change:    T^-1, (L, L), with T'T the raw information of all.
-    weights, tolerance: of the shares (:func:`veilnet.verdict.share_stacks.share_stack`).
+    weights, tolerance: of the shares (:func:`veilnet.verdict.shares.share_stack`).
     names, powers: of the parts, and largest noise power of an agent of each.
     """
 

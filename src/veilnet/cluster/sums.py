@@ -27,10 +27,9 @@ from veilnet.cluster.files import kept_arrays, write_arrays
 from veilnet.cluster.parts import PartFile
 from veilnet.cluster.plans import BEGUN, PLAN, planned, sent_by, stacked
 from veilnet.plans.release_grid import with_release_grid
-from veilnet.recheck.doubles import information_sums
-from veilnet.recheck.sums import powers_of
+from veilnet.recheck.sums import information_sums, powers_of
 from veilnet.verdict.notes import unstated
-from veilnet.verdict.share_stacks import share_stack
+from veilnet.verdict.shares import share_stack
 
 _SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by
 
@@ -98,7 +97,7 @@ def raw_sums(part: PartFile) -> PlanSums:
 def share_sums(part: PartFile, weights: Array, tolerance: float, keep: bool) -> PlanSums:
     """The second pass: what every agent of a part has to send.
 
-    weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
+    weights, tolerance: of :func:`veilnet.verdict.shares.share_stack`, the same for all agents.
     keep:               whether it is written as a part of a plan.
     """
 

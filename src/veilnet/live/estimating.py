@@ -23,8 +23,7 @@ from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Gate
 from veilnet.centre.messages import CentreModel
-from veilnet.centre.mixing import can_mix, mixed
-from veilnet.centre.models import Messages, same_messages
+from veilnet.centre.models import Messages, can_mix, mixed, same_messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore

@@ -8,7 +8,12 @@ D = blockdiag(own_i) = E E', W = B Φ^½, and E^-1 W = Q T (Q with orthonormal c
 
 so that R^-1 is applied by blocks and a k x k triangle (Woodbury's identity). Compression keeps the form: C R C' + Θ
 is blockdiag(C_i own_i C_i' + Θ_i) plus (C W)(C W)'. And the disturbances can be seen as more parameters of x, with a
-known prior and read by nobody (:mod:`veilnet.model.apart`): the noise is then independent, and every bound the same.
+known prior and read by nobody: the noise is then independent, and every bound the same.
+
+y = H x + B c + own noise, c ~ N(0, Φ): whether c is called noise or a parameter with a prior that nobody asks for is
+a matter of words. With W = B Φ^½ and c of unit covariance, x' = (x, c), H' = (H, W), J0' = blockdiag(J0, I), and
+a row a of U or G_j becomes (a, 0): eliminating c from any sanitized information J̃' leaves J̃, so that errors, shares
+U Ψ_i, limits tr(G J0^+ G') and observability are the same, while the noise is independent between agents.
 """
 
 from __future__ import annotations
@@ -22,10 +27,12 @@ from veilnet._core.blocks import Blocks, Group
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root, solve_lower, triangle
+from veilnet._core.names import RowsByAgent
 from veilnet._core.types import Array
 from veilnet._core.validation import are_stacks, as_array, as_square, refuse_unknown, semidefinite
 from veilnet.model import noise as plain
 from veilnet.model.noise import IndependentNoise, NoiseModel
+from veilnet.model.prior import Prior
 
 # R as one matrix beyond this many readings no longer fits the memory of an ordinary machine.
 _MOST_DENSE = 20_000
@@ -247,3 +254,52 @@ def _read_common(common: Any, count: int) -> Array:
             f"{count} x {count} numbers or {count} variances; found shape {array.shape}"
         )
     return semidefinite(as_square(array, name, count), name)
+
+
+def apart_arguments(
+    noise: SharedNoise,
+    agents: Sequence[str],
+    places: Mapping[str, int],
+    observe: Array,
+    public: Mapping[str, Array],
+    private: Mapping[str, Array],
+    prior: Prior | None,
+    parameters: tuple[str, ...],
+) -> dict[str, Any]:
+    """Arguments of the Network whose common disturbances are further parameters; ``observe`` is the stacked H."""
+    length, count = observe.shape[1], noise.spread.shape[1]
+    rows, blocks = np.concatenate([observe, noise.spread], axis=1), noise.blocks
+    return {
+        "observe": RowsByAgent(agents, places, blocks, rows),
+        "noise": noise.own,
+        "public": {name: padded(each, length + count) for name, each in public.items()},
+        "private": {name: padded(each, length + count) for name, each in private.items()},
+        "prior": _prior(prior, length, count),
+        "parameters": (*parameters, *_names(parameters, count)),
+    }
+
+
+def padded(rows: Array, length: int) -> Array:
+    """Rows that read nothing of the parameters added behind theirs."""
+    wide = np.zeros((rows.shape[0], length))
+    wide[:, : rows.shape[1]] = rows
+    return wide
+
+
+def _prior(prior: Prior | None, length: int, count: int) -> Prior:
+    matrix = np.eye(length + count)
+    if prior is None:
+        matrix[:length, :length] = 0.0
+        return Prior(information=matrix)
+    mean = np.concatenate([prior.mean, np.zeros(count)])
+    matrix[:length, :length] = getattr(prior, prior.given)
+    if prior.given == "covariance":
+        return Prior(covariance=matrix, mean=mean)
+    return Prior(information=matrix, mean=mean)
+
+
+def _names(taken: tuple[str, ...], count: int) -> tuple[str, ...]:
+    what = "common disturbance"
+    while any(name.startswith(what) for name in taken):
+        what = f"another {what}"
+    return tuple(f"{what} {place + 1}" for place in range(count))

@@ -231,10 +231,10 @@ class Network(Frozen):
 
     @derived
     def common_apart(self) -> Network:
-        """The same network with common disturbances as parameters of x (:mod:`veilnet.model.apart`)."""
+        """The same network with common disturbances as parameters of x (:mod:`veilnet.model.common`)."""
         if not isinstance(self.R, SharedNoise):
             return self
-        from veilnet.model.apart import apart_arguments
+        from veilnet.model.common import apart_arguments
 
         apart = apart_arguments(
             self.R,

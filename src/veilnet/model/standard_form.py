@@ -8,7 +8,7 @@ information matrix J̃ with 0 ⪯ J̃ ⪯ I,
     utility loss = tr(U J̃^-1 U') - 1,        p_j = tr(G_j J̃^-1 G_j') - 1,
 
 and no quantity depends on the units of readings or parameters. Solvers work here and nowhere else. Common
-disturbances are parameters here (:mod:`veilnet.model.apart`), so that L counts them too and agents stay uncoupled.
+disturbances are parameters here (:mod:`veilnet.model.common`), so that L counts them too and agents stay uncoupled.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What messages tell, computed a second time: from (network, C, Θ) alone, sharing no code with the bounds.
 
-``doubles`` is quick and good for moderate numbers, ``twofold`` carries 32 digits, ``route`` decides which is asked;
+``sums`` is quick and good for moderate numbers, ``twofold`` carries 32 digits, ``route`` decides which is asked;
 ``stream`` is the one for streams, by spectra and (``stream_window``) windows.
 """

@@ -24,9 +24,9 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Sanitizers, mechanisms
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.network import Network
-from veilnet.recheck.doubles import DoubleRecheck
+from veilnet.recheck.sums import DoubleRecheck
 from veilnet.recheck.twofold import TwofoldRecheck
 
 WITHOUT_BOUND = 1e16
@@ -45,7 +45,7 @@ _MOST_WORK = 1e10  # multiplications with 32 digits: about a minute
 class Recheck:
     """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone.
 
-    Common disturbances are parameters here (:mod:`veilnet.model.apart`), which the bounds eliminate instead.
+    Common disturbances are parameters here (:mod:`veilnet.model.common`), which the bounds eliminate instead.
     """
 
     def __init__(self, network: Network, sanitizers: Sanitizers) -> None:

@@ -22,7 +22,7 @@ from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
 from veilnet.bounds.streams.share_sums import readings_triangle, telling_raw
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.dynamics import refuse_without_steady_state
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks

@@ -28,7 +28,7 @@ from veilnet.agent.memory import impulses
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.riccati import Steady
 from veilnet.bounds.streams.state_space import message_model
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 

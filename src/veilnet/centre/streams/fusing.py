@@ -14,9 +14,8 @@ from veilnet._core.types import Array
 from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.streams.gains import Gains, Step
-from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
-from veilnet.centre.streams.tracking import Smoothed, Smoother, Tracker
+from veilnet.centre.streams.tracking import Smoothed, Smoother, StreamGate, Tracker
 
 _ROWS_AT_ONCE = 2048
 

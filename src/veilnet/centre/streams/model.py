@@ -20,7 +20,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import StateSpace, message_model
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.network import Network
 
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.

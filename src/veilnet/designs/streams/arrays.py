@@ -11,10 +11,9 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.designs.streams.knowledge import JointState, ShareFilter
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.network import Network
-from veilnet.verdict.streams.minimal import Reduction
-from veilnet.verdict.streams.share_filters import ShareFilters
+from veilnet.verdict.streams.share_filters import Reduction, ShareFilters
 
 # Parts of a share filter below these, in deviations of the public error, are left out of the memory; the next where
 # the agents together would keep more than so many numbers.

@@ -19,7 +19,7 @@ from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.designs.streams.doubling import stein
-from veilnet.model.apart import padded
+from veilnet.model.common import padded
 from veilnet.model.network import Network
 
 # A part of the knowledge that adds less variance than this, relative, is none; or not worth its noise, where nobody
