@@ -19,7 +19,6 @@ from veilnet._core.errors import VeilnetError
 from veilnet.cli._command_line import option
 
 if TYPE_CHECKING:
-    from veilnet._core.types import Array
     from veilnet.cli._mosquitto import Broker
     from veilnet.live.keys import KeyFolder
     from veilnet.plans.plan import Plan
@@ -56,7 +55,10 @@ class Show:
     """
 
     def __init__(self, folder: Path, stack: ExitStack, epochs: int, say: Any) -> None:
+        import numpy as np
+
         from veilnet.cli._mosquitto import Broker
+        from veilnet.cli.story import drawn_house
         from veilnet.designs import design
         from veilnet.io.template import house
         from veilnet.live.broker import BrokerPlan
@@ -67,7 +69,10 @@ class Show:
         self._plan: Plan = design(house())
         self._plan.save(folder / "plan")
         agents = list(self._plan.network.agents)
-        self._truth, self._readings = _simulated(self._plan, epochs)
+        x, readings, _ = drawn_house(self._plan.network, epochs, seed=1)
+        rng = np.random.default_rng(1)  # no two are equal: they can be looked for
+        self._truth = x @ self._plan.network.U.T
+        self._readings = {agent: own + rng.uniform(-1e-4, 1e-4, own.shape) for agent, own in readings.items()}
         keys = make_keys(folder / "keys", agents)
         make_seals(keys.keys, agents)
         self._keys: KeyFolder = keys.keys
@@ -248,23 +253,6 @@ class Show:
         log.close()
         self._stack.callback(_end, started)
         return started
-
-
-def _simulated(plan: Plan, epochs: int) -> tuple[Array, dict[str, Array]]:
-    """(the public truth, agent -> readings), row by row."""
-    import numpy as np
-
-    from veilnet.auditing.attack.simulation import draw_readings, draw_x
-
-    network = plan.network
-    rng = np.random.default_rng(1)
-    x = draw_x(network, rng, epochs)
-    stacked = draw_readings(network, x, rng)
-    stacked = stacked + rng.uniform(-1e-4, 1e-4, stacked.shape)  # no two are equal: they can be looked for
-    return x @ network.U.T, {
-        agent: np.ascontiguousarray(stacked[:, network.blocks.rows(place)])
-        for place, agent in enumerate(network.agents)
-    }
 
 
 def _read(lines: IO[bytes], into: queue.Queue[str]) -> None:

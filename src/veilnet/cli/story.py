@@ -65,7 +65,7 @@ def play(plan: Plan, rows: int, seed: int) -> Story:
         raise InvalidRequest("prior: the story starts from what is known beforehand and needs a full prior")
     curious = network.replace(public={**network.public, **network.private})
     wanted, public = curious.U, len(network.U)
-    x, readings, kept = _drawn(network, rows, seed)
+    x, readings, kept = drawn_house(network, rows, seed)
     sent = {agent: plan.sanitizers[agent].stream().sanitize(own) for agent, own in readings.items()}
     raw = {agent: Sanitizer.raw(own.shape[1], agent=agent) for agent, own in readings.items()}
     truth = x[kept] @ wanted.T
@@ -90,8 +90,8 @@ def play(plan: Plan, rows: int, seed: int) -> Story:
     return Story(lines, {label: values[:, shown] for label, values in tracks.items()})
 
 
-def _drawn(network: Network, rows: int, seed: int) -> tuple[Array, dict[str, Array], slice]:
-    """(x, agent -> readings, the rows that count)."""
+def drawn_house(network: Network, rows: int, seed: int) -> tuple[Array, dict[str, Array], slice]:
+    """(x, agent -> readings, the rows that count) of so many rows and, in a stream, of those before and after."""
     rng = np.random.default_rng(seed)
     if network.is_stream:
         drawn = draw_streams(network, 1, rows + 2 * _SETTLING, rng)

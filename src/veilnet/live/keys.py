@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_bytes
@@ -214,24 +214,13 @@ class Authority:
     @classmethod
     def _make(cls) -> Authority:
         parts = library()
-        x509 = parts.x509
         key = parts.ec.generate_private_key(parts.ec.SECP256R1())
-        name = as_name(f"veilnet authority {x509.random_serial_number():x}"[:40])
+        name = as_name(f"veilnet authority {parts.x509.random_serial_number():x}"[:40])
         now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _SKEW)
-            .not_valid_after(now + timedelta(days=_AUTHORITY_DAYS))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(key_usage(signs_certificates=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, parts.hashes.SHA256())
+        end = now + timedelta(days=_AUTHORITY_DAYS)
+        return cls(
+            key, _unsigned(key, name, name, now, end, is_authority=True).sign(key, parts.hashes.SHA256())
         )
-        return cls(key, certificate)
 
     def issue(
         self,
@@ -249,28 +238,17 @@ class Authority:
         start = start or datetime.now(UTC)
         end = min(start + timedelta(days=days), self.certificate.not_valid_after_utc)
         purpose = x509.ExtendedKeyUsageOID
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = (
-            x509.CertificateBuilder()
-            .subject_name(as_name(common_name))
-            .issuer_name(self.certificate.subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(start - _SKEW)
-            .not_valid_after(end)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(key_usage(signs_certificates=False), critical=True)
+            _unsigned(key, as_name(common_name), self.certificate.subject, start, end, is_authority=False)
             .add_extension(
                 x509.ExtendedKeyUsage([purpose.SERVER_AUTH if hosts else purpose.CLIENT_AUTH]), critical=True
             )
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
-            )
+            .add_extension(issuer, critical=False)
         )
         if hosts:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([as_host(each) for each in hosts]), critical=False
-            )
+            names = x509.SubjectAlternativeName([as_host(each) for each in hosts])
+            builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self.key, parts.hashes.SHA256())
         make_private_folder(where.folder)
         write_bytes(where.authority, as_pem(self.certificate))
@@ -295,3 +273,21 @@ class Authority:
             and hosts_of(found) == {str(as_host(each).value) for each in hosts}
             and found.not_valid_after_utc - datetime.now(UTC) >= left
         )
+
+
+def _unsigned(key: Any, name: Any, issuer: Any, start: datetime, end: datetime, *, is_authority: bool) -> Any:
+    """What every certificate of the network says."""
+    x509 = library().x509
+    limits = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - _SKEW)
+        .not_valid_after(end)
+        .add_extension(limits, critical=True)
+        .add_extension(key_usage(signs_certificates=is_authority), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
