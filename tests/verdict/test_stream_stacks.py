@@ -182,3 +182,20 @@ def test_what_frequencies_do_not_resolve_is_refused(monkeypatch: pytest.MonkeyPa
     as_stacks(monkeypatch)
     with pytest.raises(InvalidRequest, match="x changes too slowly from row to row, or some readings"):
         vn.check(network)
+
+
+@pytest.mark.parametrize("name", ["quickly forgotten", "mixed sizes", "singular"])
+@pytest.mark.parametrize("change", [0.5, [[0.5, 0.1], [-0.2, 0.4]]])
+def test_changes_are_seen_alike(name: str, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = STREAMS[name]
+    rows = np.eye(drawn.L)[: np.ndim(change) or 1]
+    network = drawn.replace(private={"g": vn.Secret(rows, change, lasts="4s")}, step="1s")
+    joint = vn.detectability(network, vn.design(network))["g"]
+    as_stacks(monkeypatch)
+    plan = vn.design(network)
+    stacked = plan.detectability["g"]
+    assert stacked.mu == pytest.approx(joint.mu, rel=1e-7)
+    assert stacked.longest.mu == pytest.approx(joint.longest.mu, rel=1e-7)
+    asked = vn.design(network, privacy={"g": vn.Mu(stacked.longest.mu * 1.01)})  # free, and rechecked
+    finding = next(each for each in asked.certificate.findings if each.what == "change of g")
+    assert finding.found == pytest.approx(stacked.longest.mu, rel=1e-6)

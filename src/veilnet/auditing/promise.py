@@ -17,7 +17,6 @@ from veilnet.auditing.world import Beside, World
 from veilnet.auditing.worlds import world_of
 from veilnet.bounds.detectability import SEEN, Detectability, Detector
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
-from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import (
     CHANGE_OF,
     DITHERED,
@@ -44,7 +43,6 @@ _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certifica
 
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone; those of changes first."""
-    computed = {} if by_stacks(plan.network) else plan.detectability
     promise = Promise(
         plan.utility,
         plan.privacy,
@@ -53,7 +51,7 @@ def certificate_rows(plan: Plan) -> list[Row]:
         plan.worst_targets,
         plan.floors,
         plan.details.get("power_allowed", {}),
-        seen={name: each.longest.mu for name, each in computed.items()} | dict(plan.seen),
+        seen={name: each.longest.mu for name, each in plan.detectability.items()} | dict(plan.seen),
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
     # What is counted comes last, so that the growths stand in one table.

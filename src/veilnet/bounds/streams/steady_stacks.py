@@ -95,16 +95,11 @@ class SteadyOfStacks:
         return np.asarray((found + found.T) / 2)
 
     def errors_apart(self, rows: Array, count: int) -> Array:
-        """Covariances with hindsight of the errors k rows apart, (count, 1, 1); of one row of x."""
-        if len(rows) > 1:
-            raise InvalidRequest(
-                f"private: for {self._network.S} agents of a stream a change that lasts is computed for secrets of "
-                f"one row, found {len(rows)}; name each row by itself"
-            )
+        """Covariances with hindsight of the errors k rows apart, (count, r, r)."""
         turns, sums = self._settled
-        found = _errors(self._network_dynamics, rows, turns, sums.information)[:, 0, 0]
-        apart = np.cos(np.arange(count)[:, None] * np.angle(turns)) @ found / len(turns)
-        return np.asarray(apart[:, None, None])
+        found = _spectrum(self._network_dynamics, rows, turns, sums.information)
+        later = turns ** np.arange(count)[:, None]
+        return np.asarray(np.tensordot(later, found, 1).real / len(turns))
 
     def _error_now(self, rows: Array) -> Array:
         combined, *_ = np.linalg.lstsq(self._network.U.T, rows.T, rcond=None)
@@ -186,6 +181,13 @@ def _errors(
     dynamics: tuple[Array, Array], rows: Array, turns: ComplexArray, information: ComplexArray
 ) -> Array:
     """Real part of A P(ω) A', (f, rows, rows): that of ω and of -ω."""
+    return np.asarray(_spectrum(dynamics, rows, turns, information).real)
+
+
+def _spectrum(
+    dynamics: tuple[Array, Array], rows: Array, turns: ComplexArray, information: ComplexArray
+) -> ComplexArray:
+    """A P(ω) A', (f, rows, rows)."""
     moves, noise = dynamics
     step = np.eye(len(moves)) - turns[:, None, None] * moves
     sizes = np.sqrt(np.diag(noise))
@@ -196,12 +198,12 @@ def _errors(
         units = 1.0 / np.sqrt(np.diagonal(known, axis1=1, axis2=2).real)
         half = rows * units[:, None, :]
         solved = np.linalg.solve(known * units[:, :, None] * units[:, None, :], np.swapaxes(half, 1, 2) + 0j)
-        return np.asarray((half @ solved).real)
+        return np.asarray(half @ solved)
     spread = np.linalg.solve(step, positive_root(noise).T + 0j)
     adjoint = np.conj(np.swapaxes(spread, 1, 2))
     known = np.eye(spread.shape[2]) + adjoint @ information @ spread
     half = rows @ spread
-    return np.asarray((half @ np.linalg.solve(known, np.conj(np.swapaxes(half, 1, 2)))).real)
+    return np.asarray(half @ np.linalg.solve(known, np.conj(np.swapaxes(half, 1, 2))))
 
 
 def _left_out(
