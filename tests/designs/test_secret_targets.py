@@ -183,3 +183,55 @@ def test_a_frontier_over_how_surely_a_change_is_seen() -> None:
 def test_a_frontier_refuses_what_is_no_curve(wrong: Any) -> None:
     with pytest.raises(vn.InvalidRequest, match="privacy"):
         vn.frontier(rows_network(4), wrong)
+
+
+def learned_aucs(rows: int) -> tuple[list[float], float]:
+    """AUCs of learned attackers on rows with and without the change, seen half of them before; and what is meant by
+    chance: three and a half standard errors.
+    """
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    linear = pytest.importorskip("sklearn.linear_model")
+    metrics = pytest.importorskip("sklearn.metrics")
+    network = rows_network(4)
+    plan = vn.design(network, privacy={"g0": vn.Auc(0.6)})
+    secret, prior, rng = network.secrets["g0"], network.prior, np.random.default_rng(2)
+    assert prior is not None
+    spread = np.linalg.inv(prior.information)
+    pull = spread @ secret.rows.T @ np.linalg.inv(secret.rows @ spread @ secret.rows.T)
+    there = rng.integers(0, 2, rows)
+    x = rng.standard_normal((rows, network.L)) @ np.linalg.cholesky(spread).T
+    x = x + (there[:, None] * np.atleast_1d(secret.change) - x @ secret.rows.T) @ pull.T
+    readings = (
+        x @ network.H.T + rng.standard_normal((rows, network.N)) @ np.linalg.cholesky(network.R.matrix()).T
+    )
+    parts = [
+        each.sanitize(readings[:, network.blocks.rows(place)], rng=rng)
+        for place, each in enumerate(plan.sanitizers.values())
+    ]
+    sent, half = np.asarray(np.concatenate(parts, axis=1)), rows // 2
+    attackers = [
+        linear.LogisticRegression(),
+        ensemble.HistGradientBoostingClassifier(random_state=0, max_iter=60),
+        ensemble.RandomForestClassifier(40, min_samples_leaf=50, random_state=0),
+    ]
+    found = [
+        metrics.roc_auc_score(
+            there[half:], each.fit(sent[:half], there[:half]).predict_proba(sent[half:])[:, 1]
+        )
+        for each in attackers
+    ]
+    return [float(each) for each in found], 3.5 * float(np.sqrt(1 / (3 * half)))
+
+
+def test_no_learned_attacker_sees_more_than_was_asked() -> None:
+    """False alarms: 3 attackers, each below 3e-4. The best of them comes near, or it was no attack."""
+    found, chance = learned_aucs(10_000)
+    assert max(found) <= 0.6 + chance
+    assert max(found) >= 0.6 - chance
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_nor_on_a_hundred_thousand_rows() -> None:
+    found, chance = learned_aucs(100_000)
+    assert 0.6 - chance <= max(found) <= 0.6 + chance
