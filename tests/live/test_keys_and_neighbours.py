@@ -209,7 +209,7 @@ def test_a_live_agent_stops_when_its_plan_expires(
     place: Path, attic: AgentRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is current at the start, and has expired when the first reading comes."""
-    for name in ("more.sqlite", "more.sqlite.lock", "more.accepted"):
+    for name in ("more.sqlite", "more.sqlite.lock", "more.accepted", "attic.released"):
         (place / name).unlink(missing_ok=True)
     asked = []
 
