@@ -36,7 +36,7 @@ from veilnet.plans.plan import make_plan
 pytestmark = pytest.mark.slow
 
 PER_EXAMPLE = 25  # mutated inputs in each example of hypothesis
-EXAMPLES = {"damaged plans": 130, "forged plans": 50, "networks": 70, "streams": 110, "messages": 40}
+EXAMPLES = {"damaged plans": 160, "forged plans": 50, "networks": 70, "streams": 120, "messages": 40}
 
 
 def small_network() -> vn.Network:
