@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import veilnet as vn
+from veilnet.symbols.attackers import attack
 from veilnet.symbols.deviation import Tally, highest_mean
 from veilnet.symbols.learning import SymbolLearner
 
@@ -88,7 +89,7 @@ def wearables(path: Path, guessed: tuple[float, ...], left_out: bool) -> None:
             keeps = [agent.keep for agent in plan.agents.values() if agent.keep < 1]
             print(
                 f"  {what} {most:.2f} | {plan.score:.4f} ({plan.raw_score:.4f}) | {promise.guessed:.4f}, "
-                f"{promise.counted:.4f}, {promise.cells} | {attackers(plan, frame, labels)} | {sizes} {keeps or ''} "
+                f"{promise.counted:.4f}, {promise.cells} | {best_attacker(plan, frame)} | {sizes} {keeps or ''} "
                 f"| {plan.calibration:.4f} | {time.process_time() - started:.0f} s so far",
                 flush=True,
             )
@@ -107,35 +108,11 @@ def wearables(path: Path, guessed: tuple[float, ...], left_out: bool) -> None:
         print(f"  persons left out in turn: activity {np.mean(scores):.3f} on average")
 
 
-def attackers(plan: vn.SymbolPlan, frame: Any, labels: Any) -> str:
-    """The best of six that learn who it is from the tuple, tried on blocks they did not learn from."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.naive_bayes import CategoricalNB
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.neural_network import MLPClassifier
-
-    sent = np.stack(list(plan.send(frame).values()), axis=1) + 1
-    hot = np.concatenate([np.eye(k.max() + 1)[k] for k in sent.T], axis=1)
-    person, learns = frame.person.to_numpy(), labels % 2 == 0
-    tried = {
-        "logistic": LogisticRegression(max_iter=300),
-        "forest": RandomForestClassifier(100, random_state=0),
-        "boosting": HistGradientBoostingClassifier(max_iter=30, random_state=0),
-        "neighbours": KNeighborsClassifier(25),
-        "network": MLPClassifier((32,), solver="lbfgs", max_iter=150, alpha=1.0, random_state=0),
-    }
-    found = {}
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, attacker in tried.items():
-            found[name] = attacker.fit(hot[learns], person[learns]).score(hot[~learns], person[~learns])
-    bayes = CategoricalNB(min_categories=sent.max(axis=0) + 1)
-    found["bayes"] = bayes.fit(sent[learns], person[learns]).score(sent[~learns], person[~learns])
-    best = max(found, key=lambda name: found[name])
-    return f"{best} {found[best]:.3f} of six"
+def best_attacker(plan: vn.SymbolPlan, frame: Any) -> str:
+    """The best of six that learn who it is from the tuple, tried on segments later than those they learned from."""
+    found = attack(plan, frame.sort_values("segment").reset_index(drop=True), windows=(1,))
+    best = max(found, key=lambda each: each.right)
+    return f"{best.attacker} {best.right:.3f} of {len(found)}"
 
 
 def planted(rows: int) -> None:

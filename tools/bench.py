@@ -73,6 +73,11 @@ BENCHMARKS = {
         "trade-offs on streams with memoryless ones and with another optimiser",
         ("--models", "1", "--only", "memory"),
     ),
+    "symbols": Benchmark(
+        "symbols.py",
+        "the bound on what symbols tell with known laws, and symbols with a linear plan where that is best",
+        ("--quick",),
+    ),
     "attackers": Benchmark(
         "attackers.py", "learned attackers with the bound", ("--plans", "4", "--rows", "10000")
     ),

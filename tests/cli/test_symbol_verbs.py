@@ -115,6 +115,25 @@ def test_an_agent_in_doubt_sends_nothing(
     assert "999999" not in said
 
 
+def test_a_signed_plan_is_run_and_another_file_is_not(folder: Path, tmp_path: Path) -> None:
+    vn.SymbolPlan.load(folder / "plan").save(tmp_path / "plan")
+    key, agent = tmp_path / "designer.key", tmp_path / "plan" / "hall.json"
+    assert run(["sign", str(tmp_path / "plan"), "--new-key", str(key)]) == 0
+    asked = [
+        "sanitize",
+        str(agent),
+        "--in",
+        str(folder / "hall.in.csv"),
+        "--trust",
+        str(key.with_suffix(".pub")),
+    ]
+    assert run([*asked, "--out", str(tmp_path / "z.csv")]) in (0, 1)
+    assert (tmp_path / "z.csv").stat().st_size > 1000
+    agent.write_bytes((tmp_path / "plan" / "attic.json").read_bytes())
+    assert run([*asked, "--out", str(tmp_path / "other.csv")]) == 2
+    assert not (tmp_path / "other.csv").exists()
+
+
 def test_attackers_stay_under_the_certificate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", str(folder / "plan"), "--data", str(folder / "later.csv"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -118,6 +118,17 @@ def verify_symbols(folder: Path, *, json: bool) -> int:
     return 1 if other else 0
 
 
+def check_symbols(folder: Path) -> None:
+    """An error where a plan of symbols does not hold; its promise is in plan.json, which is signed with the rest."""
+    from veilnet._core.errors import InvalidPlan
+    from veilnet.symbols.files import other_files
+    from veilnet.symbols.plan import SymbolPlan
+
+    other = other_files(vars(SymbolPlan.load(folder)), folder)
+    if other:
+        raise InvalidPlan(f"{folder / other[0]}: missing, or not what the plan says; save the plan again")
+
+
 def inspect_symbols(path: Path, trust: Sequence[str], *, pin: bool, json: bool) -> int:
     """What an agent of symbols says, in words."""
     from veilnet._core.errors import InvalidPlan

@@ -27,6 +27,7 @@ def command(
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import print_json, tell
+    from veilnet.cli._symbols import check_symbols, is_symbols
     from veilnet.io.signing import make_key, sign_files
     from veilnet.io.statements import StatedPromise
     from veilnet.plans.verification import load_plan
@@ -41,8 +42,8 @@ def command(
         if not json:
             tell(f"Keep {secret} to yourself; hand {public} to the agents.")
     if plan is not None and key is not None:
-        held = load_plan(plan)  # nobody signs what does not hold
-        promise = StatedPromise.of(held)
+        # nobody signs what does not hold
+        promise = check_symbols(plan) if is_symbols(plan) else StatedPromise.of(load_plan(plan))
         files = sorted(plan.glob("*.json"))
         written, statement = sign_files(files, key, version=version, days=days, promise=promise)
         answer |= {"signed": written, "version": statement.version, "expires": statement.expires}
