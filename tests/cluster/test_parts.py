@@ -6,6 +6,7 @@ import errno
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from veilnet import cli, cluster
 from veilnet._core.types import Array
 from veilnet._core.words import times
 from veilnet.cli import parts as parts_commands
-from veilnet.cluster import files
+from veilnet.cluster import files, sums
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster.parts import PartFile
 from veilnet.cluster.running import LOST
 
 L = 5
@@ -306,6 +308,18 @@ def test_names_are_kept(tmp_path: Path) -> None:
     named = [(h, r, [f"room {k} {i}" for i in range(len(h))]) for k, (h, r) in enumerate(stacks())]
     plan = cluster.design(cluster.save_parts(tmp_path / "named", named, PUBLIC, PRIVATE, PRIOR))
     assert plan.sanitizer("part-00001.npz", 3).agent == "room 1 3"
+
+
+def test_parts_add_up_each_field_by_its_own_rule(folder: Path) -> None:
+    """Information and counts are added, names follow one another, and the worst condition of a noise counts."""
+    one, two = (sums.raw_sums(PartFile(folder, f"part-{k:05d}.npz")) for k in (0, 1))
+    one = replace(one, condition=9.0, computed=("a",), raw=np.eye(L))
+    both, turned = one + two, two + one
+    assert (both.agents, both.readings, both.computed) == (14, 7 * 2 + 7 * 3, ("a",))
+    assert two.condition < 9.0 == both.condition == turned.condition
+    expected = one.triangle.T @ one.triangle + two.triangle.T @ two.triangle
+    assert np.allclose(both.triangle.T @ both.triangle, expected, rtol=1e-12)
+    assert np.array_equal(both.raw, np.eye(L) + two.raw)
 
 
 def test_what_is_under_way_is_told_before_any_part_is_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,19 @@ def test_a_changed_file_is_read_again(tmp_path: Path, change: str) -> None:
     os.utime(part.path, ns=(10**18, 10**18))
     read: list[bytes] = []
 
-    def make() -> tuple[np.ndarray, ...]:
-        read.append(part.path.read_bytes())
-        return (np.frombuffer(read[-1], np.uint8),)
+    @dataclass
+    class Bytes:
+        about: str
 
-    first = remembered(part, "about", make)
-    assert remembered(part, "about", make) is first
+        def stacks(self, part: PartFile) -> list[np.ndarray]:
+            read.append(part.path.read_bytes())
+            return [np.frombuffer(read[-1], np.uint8)]
+
+    first = remembered(part, Bytes("about"))
+    assert remembered(part, Bytes("about")) is first
     part.path.write_bytes(b"efgh" if change == "time" else b"efghi")
     later = 10**18 + (1 if change == "time" else 0)
     os.utime(part.path, ns=(later, later))
-    assert remembered(part, "about", make)[0].tobytes() == part.path.read_bytes()
-    assert remembered(part, "other", make) is not first
+    assert remembered(part, Bytes("about"))[0].tobytes() == part.path.read_bytes()
+    assert remembered(part, Bytes("other")) is not first
     assert len(read) == 3

@@ -31,7 +31,7 @@ _DEMO_PARTS, _DEMO_AGENTS, _DEMO_READINGS, _DEMO_PARAMETERS = 40, 5000, 4, 16
 
 def check(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSON) -> None:
     """Say how much privacy is free; nothing is written."""
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, tell
     from veilnet.cluster import check
 
     verdict = _called(check, folder, cluster)
@@ -40,7 +40,7 @@ def check(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSO
         found = {name: getattr(verdict, name) for name in names}
         print_json({**found, "numbers_to_send": verdict.numbers})
         return
-    console.print(str(verdict))
+    tell(verdict)
 
 
 def design(
@@ -63,7 +63,7 @@ def design(
     json: bool = JSON,
 ) -> None:
     """Find what each agent should send, and write it beside the parts; without a target, the most that is free."""
-    from veilnet.cli._shared import amounts, console, loss_allowed, print_json, targets
+    from veilnet.cli._shared import amounts, loss_allowed, print_json, targets, tell
     from veilnet.cluster import design
 
     request: dict[str, Any] = {
@@ -76,15 +76,13 @@ def design(
     if json:
         print_json(_as_document(plan))
         return
-    console.print(str(plan))
+    tell(plan)
     if plan.replaced:
-        console.print("The plan that was there is replaced: messages made by it can no longer be fused.")
-    console.print(
-        f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished."
-    )
-    console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
+        tell("The plan that was there is replaced: messages made by it can no longer be fused.")
+    tell(f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished.")
+    tell("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
     if len(plan.computed) < len(plan.parts.parts):
-        console.print(
+        tell(
             "For finished parts that was done when they were made; 'veilnet parts verify' does it for all anew."
         )
 
@@ -92,7 +90,7 @@ def design(
 def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSON) -> int:
     """Recompute every promise of the plan, from the files alone; exit code 1 where one is not confirmed."""
     from veilnet._core.words import join_names
-    from veilnet.cli._shared import console, print_json, table
+    from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cluster import open_parts, verify
 
     found: Certificate = _called(verify, folder, cluster)
@@ -102,7 +100,7 @@ def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JS
         public = join_names(list(open_parts(folder).public))
         rows = [_in_words(each, public) for each in found.findings]
         console.print(table(["what", "promised", "found", "confirmed"], rows))
-        console.print("Every promise is confirmed." if found.ok else "NOT confirmed: do not use this plan.")
+        tell("Every promise is confirmed." if found.ok else "NOT confirmed: do not use this plan.")
     return 0 if found.ok else 1
 
 
@@ -208,7 +206,7 @@ def demo(
     import numpy as np
 
     import veilnet as vn
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, tell
     from veilnet.cluster import connect, design, save_parts, verify
 
     with tempfile.TemporaryDirectory(prefix="veilnet-demo-") as place, connect(cluster) as client:
@@ -216,29 +214,29 @@ def demo(
         if not json:
             pictures = "" if find_spec("bokeh") else " (its pictures need bokeh: pip install bokeh)"
             workers = len(client.scheduler_info()["workers"])
-            console.print(f"{workers} worker processes. Watch them work: {address}{pictures}")
+            tell(f"{workers} worker processes. Watch them work: {address}{pictures}")
         rows = np.random.default_rng(1).standard_normal((3, _DEMO_PARAMETERS))
-        with _telling("writing parts") as tell:
+        with _telling("writing parts") as report:
             parts = save_parts(
-                Path(place) / "network", _demo_stacks(tell), rows[:1], {"first": rows[1], "second": rows[2]},
+                Path(place) / "network", _demo_stacks(report), rows[:1], {"first": rows[1], "second": rows[2]},
                 vn.Prior(4.0 * np.eye(_DEMO_PARAMETERS)),
             )  # fmt: skip
         start = time.monotonic()
-        with _telling("designing") as tell:
-            plan = design(parts, client=client, progress=tell)
+        with _telling("designing") as report:
+            plan = design(parts, client=client, progress=report)
         designed = time.monotonic() - start
-        with _telling("verifying") as tell:
-            found = verify(parts, client=client, progress=tell)
+        with _telling("verifying") as report:
+            found = verify(parts, client=client, progress=report)
         seconds = time.monotonic() - start
         if json:
             print_json({**_as_document(plan), "verified": found.ok, "dashboard": address, "seconds": seconds})
         else:
-            console.print(str(plan.verdict))
-            console.print(
+            tell(plan.verdict)
+            tell(
                 f"Designed in {designed:.1f} s, verified by other formulas in {seconds - designed:.1f} s: "
                 f"{'every promise confirmed' if found.ok else 'NOT confirmed'}."
             )
-            console.print(
+            tell(
                 "Your own: veilnet.cluster.save_parts(...), then veilnet parts design folder/ --cluster "
                 "tcp://host:8786"
             )
@@ -261,11 +259,11 @@ def _called(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:
     """A call of :mod:`veilnet.cluster` for a folder, here or on a cluster."""
     from veilnet.cluster import connect
 
-    with _telling("working") as tell:
+    with _telling("working") as report:
         if cluster is None:
-            return call(folder, progress=tell)
+            return call(folder, progress=report)
         with connect(cluster) as client:
-            return call(folder, client=client, progress=tell)
+            return call(folder, client=client, progress=report)
 
 
 @contextmanager
@@ -277,13 +275,13 @@ def _telling(what: str) -> Iterator[Callable[[str, float], None]]:
     said: set[str] = set()
     with progress(what, total=1.0) as steps:
 
-        def tell(words: str, part: float) -> None:
+        def report(words: str, part: float) -> None:
             if words.endswith(LOST) and words not in said:
                 said.add(words)
                 _say(words)
             steps.update(part, what=words or what)
 
-        yield tell
+        yield report
 
 
 def _say(words: str) -> None:
@@ -319,7 +317,7 @@ def _as_document(plan: PartsPlan) -> dict[str, Any]:
     }
 
 
-def _demo_stacks(tell: Callable[[str, float], None]) -> Iterator[tuple[Any, Any]]:
+def _demo_stacks(report: Callable[[str, float], None]) -> Iterator[tuple[Any, Any]]:
     import numpy as np
 
     for number in range(_DEMO_PARTS):
@@ -327,4 +325,4 @@ def _demo_stacks(tell: Callable[[str, float], None]) -> Iterator[tuple[Any, Any]
         observe = rng.standard_normal((_DEMO_AGENTS, _DEMO_READINGS, _DEMO_PARAMETERS))
         root = 0.3 * rng.standard_normal((_DEMO_AGENTS, _DEMO_READINGS, _DEMO_READINGS))
         yield observe, root @ root.transpose(0, 2, 1) + np.eye(_DEMO_READINGS)
-        tell("", (number + 1) / _DEMO_PARTS)
+        report("", (number + 1) / _DEMO_PARTS)

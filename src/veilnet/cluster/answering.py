@@ -1,7 +1,7 @@
 """Questions to all agents in a search: prices or estimates go to all parts, L x L sums come back.
 
 What a task answers is a function of files and questions alone, so that it may be done again by anybody. Workers
-remember what they made of a file from pass to pass, as long as there is room. AnswerSums of all parts are kept in
+remember what they made of a file from pass to pass, as long as there is room. Answers of all parts are kept in
 ``plan/search`` until the plan is there, so that a run that was cut off goes on where it was.
 """
 
@@ -22,17 +22,14 @@ from veilnet.cluster.running import over_parts
 from veilnet.cluster.sums import key_of
 
 _REMEMBERED = 2**28  # bytes that a process keeps from pass to pass
-_memory: OrderedDict[tuple[object, ...], tuple[Array, ...]] = OrderedDict()
+_memory: OrderedDict[tuple[object, ...], Sequence[Any]] = OrderedDict()
 
 
 class Prepared(Protocol):
     """What agents are asked about, made of a part once: a dataclass of all that it depends on beside the part."""
 
-    def arrays(self, part: PartFile) -> tuple[Array, ...]:
-        """A few arrays of a part, as many for each stack of its agents."""
-
-    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[Any]:
-        """Those arrays as stacks of agents, few enough to be worked on at once."""
+    def stacks(self, part: PartFile) -> Sequence[Any]:
+        """Stacks of the agents of a part, arrays or dataclasses of them, few enough to be worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,23 +49,25 @@ def answer_sums(
 
     answer: called with a stack, then with what is ``asked``; an array, or several.
     """
-    found = remembered(part, key_of(prepared), lambda: prepared.arrays(part))
-    return AnswerSums(summed(prepared.stacks(found), answer, *asked))
+    return AnswerSums(summed(remembered(part, prepared), answer, *asked))
 
 
-def remembered(part: PartFile, about: str, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Arrays made of a part, made anew when its file changed.
-
-    about: a digest of whatever else they depend on.
-    """
+def remembered(part: PartFile, prepared: Prepared) -> Sequence[Any]:
+    """What is made of a part, made anew when its file changed."""
     status = part.path.stat() if part.path.exists() else None
-    key = (part.path, about, None if status is None else (status.st_mtime_ns, status.st_size))
+    key = (part.path, key_of(prepared), None if status is None else (status.st_mtime_ns, status.st_size))
     if key not in _memory:
-        _memory[key] = make()
-        while len(_memory) > 1 and sum(one.nbytes for each in _memory.values() for one in each) > _REMEMBERED:
+        _memory[key] = prepared.stacks(part)
+        while (
+            len(_memory) > 1 and sum(_bytes(one) for each in _memory.values() for one in each) > _REMEMBERED
+        ):
             _memory.popitem(last=False)
     _memory.move_to_end(key)
     return _memory[key]
+
+
+def _bytes(stack: Any) -> int:
+    return stack.nbytes if hasattr(stack, "nbytes") else sum(each.nbytes for each in vars(stack).values())
 
 
 class Asking:

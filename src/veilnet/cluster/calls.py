@@ -25,12 +25,12 @@ from veilnet.cluster.plans import forget_begun, promise_of, put_in_service
 from veilnet.cluster.power import PowerSearch, read_power_of_parts
 from veilnet.cluster.results import PartsPlan, PartsVerdict
 from veilnet.cluster.running import over_parts
-from veilnet.cluster.sums import PlanSums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.sums import SAME_INFORMATION, PlanSums, certificate_sums, raw_sums, share_sums
 from veilnet.cluster.tradeoff import PartsTradeoff
 from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.power import PARTS_OF_POWER
-from veilnet.designs.questions import Worst, read_asked, refuse_above_limit
+from veilnet.designs.questions import Worst, one_target, read_asked, refuse_above_limit
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
 from veilnet.recheck.route import SummedRecheck
 from veilnet.verdict.shares import share_tolerance, share_weights
@@ -39,7 +39,6 @@ __all__ = ["check", "design", "verify"]
 
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
-_SAME = 1e-9  # of the information: what two formulas for it may differ by
 _SLACK = (
     1e-9  # by so much, relative to 1 plus the limit, a target may be above what rounding makes of its limit
 )
@@ -91,11 +90,8 @@ def design(
     run finished are not computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
-    by_name = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
-    given = [name for name, value in by_name.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
-    if give_up and privacy is None and utility_loss is None:
+    given = one_target(privacy=privacy, utility_loss=utility_loss, power=power)
+    if give_up and given not in (["privacy"], ["utility_loss"]):
         raise InvalidRequest(
             "give_up: goes with privacy= or utility_loss=, where one parameter's protection can be traded for "
             "another's; leave it out"
@@ -230,7 +226,7 @@ def verify(
     promise, told = promise_of(network)
     sums: PlanSums = over_parts(certificate_sums, network, client=client, progress=progress, what="verifying")
     with one_thread():
-        if not np.all(np.abs(told.H.T @ told.H - sums.raw) <= _SAME * np.trace(sums.raw)):
+        if not np.all(np.abs(told.H.T @ told.H - sums.raw) <= SAME_INFORMATION * np.trace(sums.raw)):
             raise InvalidPlan(
                 f"{network.folder}: its plan says another triangle than raw readings; design once more"
             )

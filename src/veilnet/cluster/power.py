@@ -58,14 +58,9 @@ class Free:
         power = np.full(len(observe), self.powers[self.names.index(part.name)])
         return Agents(observe, roots, np.asarray(found.rows), found.ranks, power)
 
-    def arrays(self, part: PartFile) -> tuple[Array, ...]:
-        """As :meth:`veilnet.cluster.answering.Prepared.arrays`."""
-        stacks = self.agents(part).free(self.change)
-        return tuple(each for stack in stacks for each in (stack.told, stack.stretch, stack.unstretch))
-
-    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[FreeStack]:
+    def stacks(self, part: PartFile) -> Sequence[FreeStack]:
         """As :meth:`veilnet.cluster.answering.Prepared.stacks`."""
-        whole = [FreeStack(*arrays[place : place + 3]) for place in range(0, len(arrays), 3)]
+        whole = self.agents(part).free(self.change)
         return [stack.part(some) for stack in whole for some in some_at_a_time(*stack.told.shape)]
 
 

@@ -31,7 +31,7 @@ from veilnet.recheck.sums import information_sums, powers_of
 from veilnet.verdict.notes import unstated
 from veilnet.verdict.shares import share_stack
 
-_SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by
+SAME_INFORMATION = 1e-9  # of it: what two formulas may differ by
 
 
 def joined_by(how: Callable[[Any, Any], Any]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _as_it_says(part: PartFile, arrays: Mapping[str, Any], path: Path) -> Mechan
     if not _is_square(upper, len(raw)):
         return None
     apart = np.abs(upper.T @ upper - left)
-    same = np.array_equal(grid, arrays["grid"]) and bool(np.all(apart <= _SAME_TRIANGLE * np.trace(left)))
+    same = np.array_equal(grid, arrays["grid"]) and bool(np.all(apart <= SAME_INFORMATION * np.trace(left)))
     for name, expected in (("raw", raw), ("left", left)):
         same = (
             same

@@ -55,17 +55,13 @@ class White:
 
     change: Array
 
-    def arrays(self, part: PartFile) -> tuple[Array, ...]:
-        """As :meth:`veilnet.cluster.answering.Prepared.arrays`."""
-        observe, roots = part.network.stacked, part.network.roots
-        white = np.empty(observe.shape)
-        for some in some_at_a_time(*observe.shape):
-            white[some] = solve_lower_batch(roots[some], observe[some]) @ self.change
-        return (white,)
-
-    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[Array]:
+    def stacks(self, part: PartFile) -> Sequence[Array]:
         """As :meth:`veilnet.cluster.answering.Prepared.stacks`."""
-        return [arrays[0][some] for some in some_at_a_time(*arrays[0].shape)]
+        observe, roots = part.network.stacked, part.network.roots
+        return [
+            solve_lower_batch(roots[some], observe[some]) @ self.change
+            for some in some_at_a_time(*observe.shape)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +74,7 @@ class Chosen(Summed):
 
 def chosen_agents(part: PartFile, white: White, fraction: float) -> Chosen:
     """A task: a fraction of the agents of a part, evenly spread, at least one."""
-    (stack,) = remembered(part, key_of(white), lambda: white.arrays(part))
+    stack = np.concatenate(remembered(part, white))
     places = evenly(len(stack), fraction)
     return Chosen((stack[places],), (len(stack) / len(places),))
 
@@ -87,10 +83,8 @@ def mixture_sums(part: PartFile, white: White, recipes: Sequence[Rule], weights:
     """The last pass: what every agent of a part sends in a mixture, written as a part of the plan."""
 
     def make() -> tuple[Array, Array, Integers]:
-        stacks = white.stacks(white.arrays(part))
-        return normal_rows(
-            np.concatenate([mixed(recipes, weights, each) for each in stacks]), part.network.roots
-        )
+        shrink = [mixed(recipes, weights, each) for each in white.stacks(part)]
+        return normal_rows(np.concatenate(shrink), part.network.roots)
 
     return sent_sums(part, key_of(part.digest, white, weights, *recipes), make)
 

@@ -19,6 +19,7 @@ from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
+    one_target,
     read_asked,
     read_count,
     read_gap,
@@ -117,10 +118,7 @@ def design(
     """
     if method not in get_args(Method):
         raise InvalidRequest(f"method: expected one of {', '.join(get_args(Method))}, found {method!r}")
-    targets = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
-    given = [name for name, value in targets.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
+    given = one_target(privacy=privacy, utility_loss=utility_loss, power=power)
     options: dict[str, object] = {"weights": weights, "partial": partial or None}
     options |= {"sweeps": sweeps, "starts": starts, "seed": seed, "prove": prove or None}
     options |= {"give_up": give_up or None}

@@ -33,6 +33,14 @@ class Worst:
         object.__setattr__(self, "privacy", _at_least_zero(self.privacy, "Worst"))
 
 
+def one_target(**targets: Any) -> list[str]:
+    """The names of what is asked for, one at most."""
+    given = [name for name, value in targets.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
+    return given
+
+
 def read_targets(network: Network, privacy: Any) -> Asked:
     """The privacy asked of every private parameter (0: nothing), what is asked of every direction of some, and how
     surely the changes of secrets may be seen.
