@@ -223,15 +223,21 @@ LOGS: dict[str, tuple[str, Callable[[Path], Log]]] = {
 """Which file tells that a log is there, and how it is read."""
 
 
-def judged(name: str, log: Log) -> list[str]:
-    """What a fit says of a log: the headline of a free plan, and what detectors made of it; or why there is none."""
+def judged(name: str, log: Log, stream: bool | None = None) -> list[str]:
+    """What a fit says of a log: the headline of a free plan, and what detectors made of it; or why there is none.
+
+    stream: as of fit; where a stream is refused, single rows are tried.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = fit_report(log.table, log.agents, log.public, log.private, time=log.time, missing="drop")
+            made = fit_report(
+                log.table, log.agents, log.public, log.private, time=log.time, missing="drop", stream=stream
+            )
             plan = vn.design(made.network)
     except VeilnetError as error:
-        return [f"{name}: refused. {error}"]
+        again = judged(name, log, stream=False) if log.time is not None and stream is None else []
+        return [f"{name}: refused{' as a stream' * bool(again)}. {error}", *again]
     said = secrets_headlines(made.network, plan.detectability)
     if not said:
         said = [f"{each}: {seen.in_words()}" for each, seen in plan.detectability.items()]

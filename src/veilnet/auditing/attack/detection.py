@@ -30,6 +30,7 @@ from veilnet.calibration.stretches import Stretch
 _DRAWS = 200
 _SEED = 10  # fixed, so that one log has one report
 _FEWEST_BLOCKS, _MOST_BLOCKS = 8, 200
+_MOST_LOG = 700.0  # of a capital: beyond any chance, and still a number
 _BOLDEST = 0.75  # of 1/a, the bet that could lose everything
 
 
@@ -107,7 +108,7 @@ def capital(wins: Array, promised: float) -> Array:
     gain = mean - promised
     variance = np.maximum(square - mean**2, 1e-3)
     bet = np.clip(gain / (variance + gain**2), 0.0, _BOLDEST / promised)
-    return np.asarray(np.exp(np.cumsum(np.log1p(bet * (wins - promised)))))
+    return np.asarray(np.exp(np.minimum(np.cumsum(np.log1p(bet * (wins - promised))), _MOST_LOG)))
 
 
 def knows_after(
