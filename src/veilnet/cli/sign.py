@@ -43,7 +43,11 @@ def command(
             tell(f"Keep {secret} to yourself; hand {public} to the agents.")
     if plan is not None and key is not None:
         # nobody signs what does not hold
-        promise = check_symbols(plan) if is_symbols(plan) else StatedPromise.of(load_plan(plan))
+        promise = None
+        if is_symbols(plan):
+            check_symbols(plan)
+        else:
+            promise = StatedPromise.of(load_plan(plan))
         files = sorted(plan.glob("*.json"))
         written, statement = sign_files(files, key, version=version, days=days, promise=promise)
         answer |= {"signed": written, "version": statement.version, "expires": statement.expires}
