@@ -35,7 +35,7 @@ _BOLDEST = 0.75  # of 1/a, the bet that could lose everything
 
 
 @dataclass(frozen=True)
-class Power:
+class MeasuredPower:
     """How many rows with a value are seen at a rate of false alarms.
 
     value:     the part of them.
@@ -50,7 +50,7 @@ class Power:
         return f"{100 * self.value:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
 
 
-def power_at(rate: float, present: Booleans, score: Array, worth: float) -> Power | None:
+def power_at(rate: float, present: Booleans, score: Array, worth: float) -> MeasuredPower | None:
     """Power of scores (T,) at a rate of false alarms; None where fewer than one false alarm is allowed.
 
     present: (T,) the rows with the value; worth: how many independent rows they are worth.
@@ -65,7 +65,7 @@ def power_at(rate: float, present: Booleans, score: Array, worth: float) -> Powe
     drawn = [_power(rate, inside, each[mine].astype(np.float64), score[order]) for each in counts]
     value = _power(rate, inside, np.ones(len(score)), score[order])
     low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return Power(value, min(value, float(low)), max(value, float(high)))
+    return MeasuredPower(value, min(value, float(low)), max(value, float(high)))
 
 
 def _power(rate: float, present: Booleans, weights: Array, score: Array) -> float:
