@@ -334,6 +334,7 @@ def test_messages_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> N
     for change, words in (
         ({"plan": "0123456789abcdef"}, "messages of the plan 0123456789abcdef"),
         ({"rows": 3.5}, "the header was changed"),
+        ({"rows": -1}, "rows: expected at least 0"),
         ({"format": "veilnet-parts/1"}, "format: expected"),
         ({"format": "veilnet-messages/99"}, "made by a newer veilnet"),
     ):

@@ -179,5 +179,5 @@ def test_limits_of_parts_without_a_meaning_are_refused(folder: Path) -> None:
         *(each | {"part-00001.npz": odd} for odd in ("inf", -1.0)),
     ):
         path.write_text(json.dumps(document | {"power": odd}))
-        with pytest.raises(vn.InvalidPlan, match=r"plan\.json: .*power"):
+        with pytest.raises(vn.InvalidPlan, match=r"plan\.json: .*power.*design once more"):
             cluster.verify(folder)

@@ -61,8 +61,13 @@ def write_header(path: Path, form: str, table: Table, values: Mapping[str, Any])
     write_text(path, json.dumps(table.document(form, values), indent=2) + "\n")
 
 
-def read_header(path: Path, form: str, table: Table, error: type[VeilnetError], begin: str) -> dict[str, Any]:
-    """The values of the JSON document of a format; an ``error`` that says how to ``begin`` where there is none."""
+def read_header(
+    path: Path, form: str, table: Table, error: type[VeilnetError], begin: str, again: str
+) -> dict[str, Any]:
+    """The values of the JSON document of a format.
+
+    error: raised where there is none; it says how to ``begin`` where there is no file, and how to make it ``again``.
+    """
     try:
         document = _json.parse(path.read_bytes())
         if not isinstance(document, dict):
@@ -72,6 +77,6 @@ def read_header(path: Path, form: str, table: Table, error: type[VeilnetError], 
     except OSError as problem:
         raise error(f"{path}: {problem.strerror}; {begin}") from problem
     except VeilnetError as problem:
-        raise error(f"{path}: {problem}; the header was changed, write it again") from problem
+        raise error(f"{path}: {problem}; the header was changed, {again}") from problem
     except ValueError as problem:
-        raise error(f"{path}: not a JSON object ({problem}); write it again") from problem
+        raise error(f"{path}: not a JSON object ({problem}); {again}") from problem

@@ -91,8 +91,11 @@ def open_messages(folder: str | PathLike[str]) -> Messages:
     folder: where :func:`save_messages` or :func:`veilnet.cluster.sanitize` wrote it.
     """
     target = Path(folder).resolve()
-    begin = "a folder of messages begins with its header"
-    return Messages(target, **read_header(target / HEADER, FORMAT, _FIELDS, InvalidReading, begin))
+    begin, again = "a folder of messages begins with its header", "write the messages again"
+    found = Messages(target, **read_header(target / HEADER, FORMAT, _FIELDS, InvalidReading, begin, again))
+    if found.rows < 0:
+        raise InvalidReading(f"{target / HEADER}: rows: expected at least 0, found {found.rows}; {again}")
+    return found
 
 
 def messages_of(parts: Parts, messages: Messages | str | PathLike[str]) -> Messages:

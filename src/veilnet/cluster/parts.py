@@ -248,7 +248,8 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
     """
     target = Path(folder).resolve()
     path = target / HEADER
-    said = read_header(path, FORMAT, _FIELDS, InvalidNetwork, "a folder of parts begins with its header")
+    begin, again = "a folder of parts begins with its header", "write the folder again"
+    said = read_header(path, FORMAT, _FIELDS, InvalidNetwork, begin, again)
     length = said["parameters"]
     parts = tuple(Part(**each) for each in said["parts"])
     if not parts or not all(_PART.fullmatch(part.name) and part.agents > 0 for part in parts):

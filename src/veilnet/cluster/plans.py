@@ -140,7 +140,7 @@ def plan_name(folder: Path) -> str:
 def promise_of(parts: Parts) -> tuple[Promise, Network]:
     """What the saved plan of a network in parts promises, and one imaginary agent in place of all."""
     path = parts.folder / PLAN / PROMISES
-    said = read_header(path, FORMAT, _FIELDS, InvalidPlan, "design first")
+    said = read_header(path, FORMAT, _FIELDS, InvalidPlan, "design first", "design once more")
     power = said["power"] or {}
     if list(said["privacy"]) != list(parts.private):
         raise InvalidPlan(
