@@ -42,7 +42,7 @@ class Free:
 
     change:    T^-1, (L, L), with T'T the raw information of all.
     weights, tolerance: of the shares (:func:`veilnet.verdict.shares.share_stack`).
-    names, powers: of the parts, and largest noise power of an agent of each.
+    powers:    largest noise power of an agent of each part, by the ``names`` of the parts; without names, of all.
     """
 
     change: Array
@@ -55,7 +55,7 @@ class Free:
         """The agents of a part, with their shares and powers."""
         observe, roots = part.network.stacked, part.network.roots
         found = share_stack(observe, roots, self.weights, self.tolerance)
-        power = np.full(len(observe), self.powers[self.names.index(part.name)])
+        power = np.full(len(observe), self.powers[self.names.index(part.name) if self.names else 0])
         return Agents(observe, roots, np.asarray(found.rows), found.ranks, power)
 
     def stacks(self, part: PartFile) -> Sequence[FreeStack]:
@@ -101,7 +101,11 @@ class PowerSearch:
         self._parts, self._whole, self._client, self._progress = parts, whole, client, progress
         with one_thread():
             change = whole.in_raw_coordinates(np.eye(parts.length))
-            self._free = Free(change, weights, tolerance, tuple(power), np.array(list(power.values())))
+            # One power for all goes to workers as one number, however many parts there are.
+            names, powers = tuple(power), tuple(power.values())
+            if len(set(powers)) == 1:
+                names, powers = (), powers[:1]
+            self._free = Free(change, weights, tolerance, names, np.array(powers))
             self._wanted = wanted_columns(
                 whole.in_raw_coordinates(whole.U), map(whole.in_raw_coordinates, whole.private.values())
             )
@@ -122,16 +126,14 @@ class PowerSearch:
             what="writing the plan",
         )  # fmt: skip
         total = sum(self._grown(sums).values())
-        given = self._free.powers.tolist()
+        names, given = self._free.names, self._free.powers.tolist()
         return sums, {
             "total_privacy": total,
             "upper_bound": self._upper,
             "relative_gap": relative_gap(total, self._upper),
             "iterations": found.passes,
             "interrupted": found.interrupted,
-            "power_allowed": given[0]
-            if len(set(given)) == 1
-            else dict(zip(self._free.names, given, strict=True)),
+            "power_allowed": dict(zip(names, given, strict=True)) if names else given[0],
         }
 
     def forget(self) -> None:
