@@ -17,8 +17,17 @@ import pytest
 import veilnet as vn
 from helpers.memories import with_memory
 from veilnet import cli
+from veilnet.io.agent_store import AgentStore, begin_agent_store
+from veilnet.io.reading_streams import ReadingReader
+from veilnet.io.released_rows import released_beside
+from veilnet.io.row_keys import COUNTED
 from veilnet.io.sanitizer_files import save_sanitizer
+from veilnet.io.sources import RowSource
+from veilnet.live.agent import LiveAgent
+from veilnet.live.epochs import Epochs
+from veilnet.live.feeding import feed
 from veilnet.live.keys import make_keys
+from veilnet.live.messages import Seal
 from veilnet.live.seals import make_seals
 
 ROWS = 60
@@ -121,6 +130,17 @@ def test_nor_by_a_live_agent_that_begins_anew(
     assert offline("second.sqlite", "--begin") == 2
     assert str(agent.with_suffix(".released")) in capfd.readouterr().err
     assert not (agent.parent / "second.sqlite").exists()
+
+
+def test_a_live_agent_has_noted_what_it_sends_before_it_can_be_sent(agent: Path) -> None:
+    """A run that is killed right after a block of readings has not forgotten them."""
+    begin_agent_store(agent.parent / "first.sqlite", "kitchen")
+    block = next(ReadingReader(RowSource(str(agent.parent / "log.csv")), 2).blocks(ROWS))
+    with AgentStore(agent.parent / "first.sqlite", "kitchen") as store:
+        live = LiveAgent(store, Seal(bytes(32)), vn.Sanitizer.load(agent), "cf6785d0" * 8)
+        assert feed(live, block, COUNTED, Epochs(), print, released_beside(agent, 2)) == 0
+    with pytest.raises(vn.InvalidRequest, match="released before"):
+        released_beside(agent, 2).refuse(readings(0))
 
 
 def test_nor_by_the_next_plan(agent: Path, sanitize: Run) -> None:

@@ -98,6 +98,20 @@ def test_arguments_reach_the_verb(verb, words: str, expected: tuple[object, ...]
     assert seen == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("words", "expected"), [("", None), ("--stream", True), ("--rows", False)])
+def test_what_may_be_yes_no_or_unsaid_is_unsaid_where_nothing_is_said(
+    verb, words: str, expected: bool | None
+) -> None:
+    seen: list[bool | None] = []
+
+    def command(stream: bool | None = option("--stream/--rows", "One, the other, or neither.")) -> None:
+        seen.append(stream)
+
+    verb(command)
+    assert cli.run(["probe", *words.split()]) == 0
+    assert seen == [expected]
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [

@@ -13,8 +13,9 @@ import veilnet as vn
 from helpers.known_networks import counterexample
 from helpers.networks import random_network
 from helpers.small_network import small_network
+from helpers.stream_networks import random_stream
 from veilnet.cli import run
-from veilnet.cli.story import in_blocks
+from veilnet.cli.story import in_blocks, play
 from veilnet.io.template import house
 
 pytestmark = [pytest.mark.slow, pytest.mark.small_search]
@@ -167,6 +168,18 @@ def test_demo_says_it_in_words_and_draws_it(capsys: pytest.CaptureFixture[str]) 
     assert len(true) == len(raw) == len(sent) == 96
     off = [sum(abs(ord(a) - ord(b)) for a, b in zip(true, guess, strict=True)) for guess in (raw, sent)]
     assert off[1] > 2 * off[0]
+
+
+def test_what_is_private_in_a_stream_is_judged_with_hindsight() -> None:
+    """On raw readings, where looking back helps most: the error is that of hindsight, not that of the row itself."""
+    network = random_stream(0, radius=0.9, private_rows=(1,))
+    story = play(vn.design(network), 4000, seed=2)
+    true, raw, sent = story.shown.values()
+    (line,) = [line for line in story.lines if line.private]
+    rows = network.private["g0"]
+    assert float(np.sqrt(np.trace(rows @ vn.crlb(network, when="now") @ rows.T))) > 1.4 * line.raw
+    assert np.sqrt(np.mean((raw - true) ** 2)) == pytest.approx(line.raw, rel=0.1)
+    assert np.sqrt(np.mean((sent - true) ** 2)) == pytest.approx(line.measured)
 
 
 def test_blocks_stand_for_values() -> None:

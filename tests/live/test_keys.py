@@ -47,6 +47,10 @@ def test_openssl_accepts_each_for_its_purpose_and_no_other(keys: KeyFolder) -> N
     assert purpose("sslserver", keys.broker)
     assert not purpose("sslclient", keys.broker)
     for name, party in parties(keys).items():
+        limits = x509.load_pem_x509_certificate(party.certificate.read_bytes()).extensions
+        assert not limits.get_extension_for_class(x509.BasicConstraints).value.ca, (
+            name
+        )  # it vouches for nobody
         assert purpose("sslclient", party), name
         assert not purpose("sslserver", party), name
         assert party.identity() == name

@@ -131,12 +131,11 @@ def did_you_mean(word: str, known: Sequence[str] | Any) -> str:
 
 def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: Argument | Option) -> None:
     """Tell argparse of one parameter."""
-    kind, default = _not_none(kind), declared.default
+    default = False if kind is bool and declared.default is None else declared.default
+    kind = _not_none(kind)
     is_required = default is inspect.Parameter.empty or (isinstance(declared, Option) and declared.required)
     is_list = get_origin(kind) is list
     value = get_args(kind)[0] if is_list else kind
-    if value is bool and default is None and not (isinstance(declared, Option) and declared.yes_or_no):
-        default = False
     settings: dict[str, Any] = {"help": _literal(declared.help), "default": None if is_required else default}
     if isinstance(default, str | int | float | Path) and not isinstance(default, bool):
         settings["help"] += _literal(f" (default: {default})")
