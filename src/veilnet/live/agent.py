@@ -26,7 +26,7 @@ from veilnet.io.outbox import SHORT, Message, Unsealed
 from veilnet.live.messages import MOST_BYTES, Seal
 from veilnet.symbols.agent import SymbolAgent
 
-__all__ = ["Exhausted", "LiveAgent", "Released", "check_runnable"]
+__all__ = ["Exhausted", "LiveAgent", "ReleaseOutcome", "check_runnable"]
 
 
 class Exhausted(Exception):
@@ -34,7 +34,7 @@ class Exhausted(Exception):
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleaseOutcome:
     """What came of some readings.
 
     sent:   how many became messages.
@@ -122,7 +122,7 @@ class LiveAgent:
         readings: Array,
         counted: Mapping[int, bytes] | None = None,
         note: Callable[[], None] | None = None,
-    ) -> Released:
+    ) -> ReleaseOutcome:
         """Sanitize the readings (T, N_i) of epochs, in order, and put their messages into the outbox.
 
         readings: not a number where there is none.
@@ -147,11 +147,11 @@ class LiveAgent:
             sent += released.sent
             missed |= released.missed
         self.sent += sent
-        return Released(sent, missed)
+        return ReleaseOutcome(sent, missed)
 
     def _release(
         self, reserved: Sequence[Reserved], readings: Array, counted: bytes | None = None
-    ) -> Released:
+    ) -> ReleaseOutcome:
         epochs = [each.epoch for each in reserved]
         before = [self.remembers, *epochs[:-1]] if self.sanitizer.order else [0] * len(epochs)
         values, reasons = self._drawn(epochs, readings)
@@ -162,7 +162,9 @@ class LiveAgent:
             kept.append(Kept(each, payload, released=numbers is not None))
         memory = None if self._stream is None else self._stream.state
         self.store.keep(self.plan, kept, self.sanitizer.memory_key, memory, counted)
-        return Released(len(kept) - len(reasons), {epochs[place]: why for place, why in reasons.items()})
+        return ReleaseOutcome(
+            len(kept) - len(reasons), {epochs[place]: why for place, why in reasons.items()}
+        )
 
     def _drawn(self, epochs: Sequence[int], readings: Array) -> tuple[Array, dict[int, str]]:
         """The numbers (T, M) to send of readings, infinite where one was missed, and why each of those was."""

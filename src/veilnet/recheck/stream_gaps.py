@@ -69,22 +69,22 @@ class _BetweenKnown:
         self._window, size = window, window.size
         self._goal = window.wide(rows)
         self._error, self._through = np.zeros((size, size)), np.eye(size)
-        self._tells = np.zeros((size, size))
+        self._factor = np.zeros((size, size))
         self._ahead, self._moved = np.zeros((size, 0)), np.zeros((0, size))
         self._left = np.zeros(0)
         self._done = 0
 
     def go_on(self, rows: int) -> None:
         """To so many rows from s_0."""
-        window, tells = self._window, [self._tells]
+        window, factors = self._window, [self._factor]
         for _ in range(rows - self._done):
             before = window.moves @ self._error @ window.moves.T + window.news
             gain, white = gain_of(window, before)
             seen = window.observe @ window.moves
-            told, through = white @ seen @ self._ahead, white @ seen @ self._through
-            self._left = self._left - np.sum(told**2, axis=0)
-            self._moved = self._moved - told.T @ through
-            tells.append(through)
+            explained, through = white @ seen @ self._ahead, white @ seen @ self._through
+            self._left = self._left - np.sum(explained**2, axis=0)
+            self._moved = self._moved - explained.T @ through
+            factors.append(through)
             step = window.moves - gain @ seen
             error = corrected(window, gain, before)
             self._error = (error + error.T) / 2
@@ -94,10 +94,10 @@ class _BetweenKnown:
             self._left = np.concatenate([self._left, np.sum(new.T * self._goal, axis=1)])
             self._moved = np.concatenate([self._moved, self._goal @ self._through])
         self._done = rows
-        self._tells = _triangle(tells)
+        self._factor = _triangle(factors)
         at_end = whitening(self._error)
         through, ahead = at_end @ self._through, at_end @ self._ahead
-        self._all_told = _triangle([self._tells, through])
+        self._whole_factor = _triangle([self._factor, through])
         self._moved_at_all = self._moved - ahead.T @ through
         self._left_at_all = self._left - np.sum(ahead**2, axis=0)
 
@@ -111,10 +111,10 @@ class _BetweenKnown:
             drawn[mine, mine] = start / np.outer(window.units[mine], window.units[mine])
         values, vectors = np.linalg.eigh(np.outer(kept, kept) * self._error + drawn)
         anew = vectors * np.sqrt(np.maximum(values, 0.0))
-        left, sizes, right = np.linalg.svd(self._all_told @ anew)
+        left, sizes, right = np.linalg.svd(self._whole_factor @ anew)
         part = (1.0 / (1.0 + sizes**2))[:, None]
-        told = left.T @ (self._all_told @ (kept[:, None] * self._ahead))
-        before = self._left - np.sum(part * told**2, axis=0)
+        explained = left.T @ (self._whole_factor @ (kept[:, None] * self._ahead))
+        before = self._left - np.sum(part * explained**2, axis=0)
         unsure = right @ anew.T @ self._moved_at_all.T
         after = self._left_at_all + np.sum(part * unsure**2, axis=0)
         return np.concatenate([before, after]).reshape(2 * self._done, len(self._goal))

@@ -36,7 +36,7 @@ from veilnet.auditing.world import (
 )
 from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
 from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
-from veilnet.bounds.streams.share_sums import telling_raw
+from veilnet.bounds.streams.share_sums import raw_where_determined
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
@@ -73,7 +73,7 @@ def filtered(network: Network, sanitizers: Mapping[str, Sanitizer] | None = None
     A memory that tells its readings exactly is taken for the readings: they tell the same, and a filter on numbers
     without noise that repeat one another from row to row has no steady state that could be computed.
     """
-    model = message_model(network, telling_raw(sanitizers or {}))
+    model = message_model(network, raw_where_determined(sanitizers or {}))
     system = MessageSystem(model.transition, model.noise, model.observe, model.floor)
     return Filtered(network, steady_state(system))
 

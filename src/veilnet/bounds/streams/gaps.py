@@ -124,10 +124,10 @@ class _Path:
         sizes = np.sum((model.observe @ before) * model.observe, axis=1) + np.diag(model.floor)
         self._floor = model.floor + _ROUNDING * np.diag(sizes)
         self._scale = np.sqrt(np.maximum(np.diag(before), np.finfo(float).tiny))
-        self._left, self._tells, self._now = self._row(before, slice(None))
+        self._left, self._information, self._now = self._row(before, slice(None))
         closed = self._left @ move
-        told = move.T @ self._tells @ move
-        self._later = stationary_covariance(closed.T, told)
+        gained = move.T @ self._information @ move
+        self._later = stationary_covariance(closed.T, gained)
 
     def undisturbed(self, rows: Array) -> float:
         """tr(A P A') with hindsight where nothing happens."""
@@ -148,10 +148,10 @@ class _Path:
         least = [np.inf] * len(rows)
         later = np.broadcast_to(self._later, kept.shape)
         for place in range(len(path) - 1, -1, -1):
-            left, tells, now = path[place]
+            left, information, now = path[place]
             least = self._lower(least, rows, now, later)
             move = model.transition if place else first
-            later = _turned(move) @ (tells + _turned(left) @ later @ left) @ move
+            later = _turned(move) @ (information + _turned(left) @ later @ left) @ move
         return self._before(least, rows, later)
 
     def costs(self, public: Array, patterns: Sequence[Sequence[str]]) -> list[float]:
@@ -183,8 +183,8 @@ class _Path:
         for known, each in zip(least, rows, strict=True):
             usual, seen = self.undisturbed(each), self._now @ self._wide(each).T
             for _ in range(_MOST_ROWS):
-                told = np.sum((apart @ seen) * seen, axis=(-2, -1))
-                known = min(known, usual - float(np.max(told)))
+                gained = np.sum((apart @ seen) * seen, axis=(-2, -1))
+                known = min(known, usual - float(np.max(gained)))
                 seen = closed @ seen
                 if most * np.sum((seen / self._scale[:, None]) ** 2) <= _SETTLED * usual:
                     break
@@ -208,8 +208,8 @@ class _Path:
         observe, floor = self._model.observe[arrived], self._floor[arrived][:, arrived]
         row = updated(before, observe, floor)
         wide = np.broadcast_to(observe, (*row.news.shape[:-1], observe.shape[1]))
-        tells = np.asarray(observe.T @ np.linalg.solve(row.news, wide), np.float64)
-        return row.left, (tells + _turned(tells)) / 2, row.error
+        information = np.asarray(observe.T @ np.linalg.solve(row.news, wide), np.float64)
+        return row.left, (information + _turned(information)) / 2, row.error
 
     def _next(self, now: Array) -> Array:
         return np.asarray(self._model.transition @ now @ self._model.transition.T + self._model.noise)

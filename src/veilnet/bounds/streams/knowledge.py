@@ -19,7 +19,7 @@ from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
-from veilnet.bounds.streams.share_sums import readings_triangle, telling_raw
+from veilnet.bounds.streams.share_sums import raw_where_determined, readings_triangle
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.model.common import padded
@@ -113,7 +113,7 @@ def stream_knowledge(network: Network, sanitizers: Sanitizers) -> StreamKnowledg
     sent, raw = mechanisms(network, sanitizers), raw_stream(network)
     if by_stacks(network):
         return StreamKnowledge(network, SteadyOfStacks(sent.normal, raw), raw)
-    return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sent))), raw)
+    return StreamKnowledge(network, steady_state(message_model(network, raw_where_determined(sent))), raw)
 
 
 @lru_cache(maxsize=8)

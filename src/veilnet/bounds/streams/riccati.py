@@ -186,23 +186,23 @@ def _steady_state(messages: MessageSystem) -> Steady:
     return _settled(system, before, basis, unbounded, mix, (news + news.T) / 2)
 
 
-def doubled(closed: Array, told: Array, seen: Array) -> Array:
+def doubled(closed: Array, gained: Array, seen: Array) -> Array:
     """The limit of Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' from Y = 0, by structured doubling.
 
-    closed: A0, told: Y0, seen: W0; with W0 = -G <= 0 the same steps solve the Riccati equation of plain covariances.
+    closed: A0, gained: Y0, seen: W0; with W0 = -G <= 0 the same steps solve the Riccati equation of covariances.
     """
-    identity = np.eye(len(told))
+    identity = np.eye(len(gained))
     for _ in range(_MOST_DOUBLINGS):
-        both = np.linalg.solve(identity - told @ seen, np.concatenate([closed, told], axis=1))
-        half, inner = both[:, : len(told)], both[:, len(told) :]
+        both = np.linalg.solve(identity - gained @ seen, np.concatenate([closed, gained], axis=1))
+        half, inner = both[:, : len(gained)], both[:, len(gained) :]
         more = closed @ inner @ closed.T
         ahead = closed.T @ seen @ half
-        told = told + (more + more.T) / 2
-        if np.max(np.abs(more), initial=0.0) <= 4 * EPS * np.max(np.abs(told), initial=0.0):
+        gained = gained + (more + more.T) / 2
+        if np.max(np.abs(more), initial=0.0) <= 4 * EPS * np.max(np.abs(gained), initial=0.0):
             break
         seen = seen + (ahead + ahead.T) / 2
         closed = closed @ half
-    return told
+    return gained
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +248,8 @@ def _split_exact(messages: MessageSystem, above: Array) -> tuple[_System, Array]
     """The numbers combined so that those without noise come first and each has unit spread; and the combinations."""
     signal = np.sum((messages.observe @ above) * messages.observe, axis=1)
     spread = np.sqrt(np.maximum(signal, 0.0) + np.maximum(np.diag(messages.floor), 0.0))
-    told = spread > 0
-    unit = np.eye(len(spread))[told] / spread[told][:, None]
+    varying = spread > 0
+    unit = np.eye(len(spread))[varying] / spread[varying][:, None]
     floor = unit @ messages.floor @ unit.T
     values, vectors = np.linalg.eigh((floor + floor.T) / 2)
     exact = values <= _ROUNDING * max(1, len(values))
@@ -349,9 +349,9 @@ def _largest_fixed_point(system: _System, start: Array) -> Array:
     for _ in range(_ROWS_ONE_BY_ONE):
         start = _following(system, start)
     row = system.updated(start)
-    told = start - _following(system, start)
+    gained = start - _following(system, start)
     seen = C.T @ np.linalg.solve(row.news, C)
-    error = start - doubled(A @ row.left, told, (seen + seen.T) / 2)
+    error = start - doubled(A @ row.left, gained, (seen + seen.T) / 2)
     for _ in range(_NEWTON_STEPS):
         rough, error = error, _newton(system, (error + error.T) / 2)
         if np.max(np.abs(error - rough)) <= _ENOUGH * np.max(np.diag(error)):
@@ -386,11 +386,11 @@ def _newton(system: _System, error: Array) -> Array:
 
 
 def _settled(
-    system: _System, before: Array, basis: Array, unbounded: Array, mix: Array, told: Array
+    system: _System, before: Array, basis: Array, unbounded: Array, mix: Array, of_all: Array
 ) -> Steady:
     if len(system.observe) == 0:
         gain = np.zeros((len(before), mix.shape[1]))
-        return Steady(basis, before, before, before, unbounded, gain, system.transition, told)
+        return Steady(basis, before, before, before, unbounded, gain, system.transition, of_all)
     row = system.updated(before)
     closed = system.transition @ row.left
     later = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(row.news, system.observe))
@@ -403,5 +403,5 @@ def _settled(
         unbounded=unbounded,
         gain=row.gain @ mix,
         closed=closed,
-        news=told,
+        news=of_all,
     )

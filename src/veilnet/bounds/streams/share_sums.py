@@ -78,12 +78,12 @@ class ShareSystem:
 
 def readings_triangle(network: Network) -> Array:
     """T with T'T = Σ H_i'R_i^-1 H_i, (L, L): what one row of raw readings tells, without what is known beforehand."""
-    told = (
+    triangles = (
         stack_triangle(network.blocks.take(network.H, group.agents[part]), roots[part])
         for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True)
         for part in parts(group.count, group.size * network.L)
     )
-    return joined_triangle(told, network.L)
+    return joined_triangle(triangles, network.L)
 
 
 def _regular(covariance: Array) -> Array:
@@ -91,7 +91,7 @@ def _regular(covariance: Array) -> Array:
     return np.asarray(covariance + 1e-12 * np.diag(np.diag(covariance)))
 
 
-def tells_all(stack: SanitizerStack) -> bool:
+def sends_all(stack: SanitizerStack) -> bool:
     """Whether agents of a stack send as many combinations of readings as they have, without memory or noise."""
     return stack.order == 0 and stack.sent == stack.readings and stack.variances is None
 
@@ -110,22 +110,22 @@ def share_weights(system: ShareSystem, stack: SanitizerStack, gains: Array, root
         lags = len(system.transition) + stack.order + 2
         made = impulses(stack.compression, stack.transition, stack.gain)
     shares = impulses(np.pad(system.rows, ((0, 0), (0, gains.shape[2]))), system.transition, gains)
-    told = np.concatenate([each @ roots for each in islice(made, lags)], axis=2)
+    shown = np.concatenate([each @ roots for each in islice(made, lags)], axis=2)
     wanted = np.concatenate([each @ roots for each in islice(shares, lags)], axis=2)
-    sizes = np.linalg.norm(told, axis=2)
+    sizes = np.linalg.norm(shown, axis=2)
     sizes = np.where(sizes > 0, sizes, 1.0)
-    told = told / sizes[:, :, None]
+    shown = shown / sizes[:, :, None]
     # A little more than rounding on the diagonal: numbers that repeat one another may be weighed as one likes.
-    gram = told @ np.swapaxes(told, 1, 2) + 1e-13 * np.eye(stack.sent)
-    mixed = np.linalg.solve(gram, told @ np.swapaxes(wanted, 1, 2))
+    gram = shown @ np.swapaxes(shown, 1, 2) + 1e-13 * np.eye(stack.sent)
+    mixed = np.linalg.solve(gram, shown @ np.swapaxes(wanted, 1, 2))
     return np.asarray(np.swapaxes(mixed, 1, 2) / sizes[:, None, :])
 
 
-# A combination of readings that moves no number sent by more than this part is not told by the row itself.
-TOLD = 1e-9
+# A combination of readings that moves no number sent by more than this part is not shown by the row itself.
+LEAST_DETERMINED = 1e-9
 
 
-def tells_readings(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> bool:
+def determines_readings(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> bool:
     """Whether exact numbers C_s s + C_y y, s = F s + K y, up to now tell every reading y.
 
     With D = C_y + C_s K of full column rank, y_t = D^+ (z_t - C_s F s_{t-1}): one who has s wrong is wrong by
@@ -134,7 +134,7 @@ def tells_readings(transition: Array, gain: Array, from_memory: Array, from_read
     """
     direct = from_reading + from_memory @ gain
     left, singular, _ = np.linalg.svd(direct)
-    if len(singular) < gain.shape[1] or singular[-1] <= TOLD * max(1.0, singular[0]):
+    if len(singular) < gain.shape[1] or singular[-1] <= LEAST_DETERMINED * max(1.0, singular[0]):
         return False
     if len(transition) == 0:
         return True
@@ -144,7 +144,7 @@ def tells_readings(transition: Array, gain: Array, from_memory: Array, from_read
     return bool(undetectable_directions(wrong, seen).shape[1] == 0)
 
 
-def telling_raw(sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
+def raw_where_determined(sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
     """The same sanitizers, those that tell their readings exactly replaced by ones that send them as they are."""
     return {
         agent: Sanitizer.raw(each.readings) if _tells(each) else each for agent, each in sanitizers.items()
@@ -159,4 +159,4 @@ def _tells(sanitizer: Sanitizer) -> bool:
     exact, order = rows[~noisy], memory.order
     if len(exact) < sanitizer.readings:
         return False
-    return tells_readings(memory.transition, memory.gain, exact[:, :order], exact[:, order:])
+    return determines_readings(memory.transition, memory.gain, exact[:, :order], exact[:, order:])

@@ -37,7 +37,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.agent.memory import response
 from veilnet.bounds.streams.riccati import Steady, bounded_rows
-from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
+from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 
 _FEWEST, _MOST = 32, 1 << 14
 _ENOUGH = 1e-12
@@ -297,13 +297,13 @@ def sums_at(sanitizers: Mechanisms, system: ShareSystem, turns: ComplexArray) ->
     for stack, observe, roots in agents_of(sanitizers, count * size * size):
         gains = system.gains(observe, roots)
         white = solve_lower_batch(roots, observe)
-        if tells_all(stack):
+        if sends_all(stack):
             flat = white.reshape(-1, size)
             information += flat.T @ flat
             continue
         sent = response(stack.compression, stack.transition, stack.gain, turns)
         if stack.sent:
-            information += _told(stack, sent, roots, white, count)
+            information += _information_of(stack, sent, roots, white, count)
         missing = carried @ gains[:, None]
         if stack.sent:
             missing = missing - share_weights(system, stack, gains, roots)[:, None] @ sent
@@ -313,7 +313,9 @@ def sums_at(sanitizers: Mechanisms, system: ShareSystem, turns: ComplexArray) ->
     return Sums(information, off, noise)
 
 
-def _told(stack: SanitizerStack, sent: ComplexArray, roots: Array, white: Array, count: int) -> ComplexArray:
+def _information_of(
+    stack: SanitizerStack, sent: ComplexArray, roots: Array, white: Array, count: int
+) -> ComplexArray:
     """J̃ of some agents, (f, L, L)."""
     if stack.order == 0:
         upper = sent_triangle(np.ascontiguousarray(roots @ white), roots, stack.compression, stack.variances)

@@ -26,7 +26,7 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
-from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
+from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 from veilnet.centre.streams.model import vague_start
 from veilnet.model.network import Network
 
@@ -205,7 +205,7 @@ def _shares(
 ) -> tuple[SharesOfStack, Array]:
     """What some agents are of the sum, and the rounding that they add to it, or to shares that the centre keeps."""
     gains = system.gains(observe, roots)
-    telling = tells_all(stack)
+    telling = sends_all(stack)
     weights = (
         np.swapaxes(np.linalg.solve(np.swapaxes(stack.compression, 1, 2), np.swapaxes(gains, 1, 2)), 1, 2)
         if telling

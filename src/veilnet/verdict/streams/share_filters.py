@@ -30,7 +30,7 @@ from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
-from veilnet.bounds.streams.share_sums import TOLD, ShareSystem, tells_readings
+from veilnet.bounds.streams.share_sums import LEAST_DETERMINED, ShareSystem, determines_readings
 from veilnet.model.network import Network
 from veilnet.verdict.shares import ShareRanks
 
@@ -101,13 +101,13 @@ def _sent(one: Filters, places: Integers, root: Array) -> Iterator[SanitizerStac
         chosen = np.flatnonzero(counts == count)
         carrying = np.swapaxes(left[chosen][:, :, :count], 1, 2)
         from_memory, from_reading = carrying @ one.from_memory[chosen], carrying @ one.from_reading[chosen]
-        telling = np.zeros(len(chosen), bool)
+        determining = np.zeros(len(chosen), bool)
         if count >= size:
-            telling = _telling(one.transition[chosen], one.gain[chosen], from_memory, from_reading)
-        if np.any(telling):
-            mine = places[one.members[chosen[telling]]]
+            determining = _determining(one.transition[chosen], one.gain[chosen], from_memory, from_reading)
+        if np.any(determining):
+            mine = places[one.members[chosen[determining]]]
             yield SanitizerStack(mine, np.tile(np.eye(size), (len(mine), 1, 1)))
-        others = ~telling
+        others = ~determining
         if np.any(others):
             agents = one.members[chosen[others]]
             inverse = solve_lower_batch(root[agents], np.tile(np.eye(size), (len(agents), 1, 1)))
@@ -123,21 +123,23 @@ def _sent(one: Filters, places: Integers, root: Array) -> Iterator[SanitizerStac
             )
 
 
-def _telling(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> Booleans:
-    """Whose numbers tell every reading anyway, by :func:`veilnet.bounds.streams.share_sums.tells_readings`."""
+def _determining(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> Booleans:
+    """Whose numbers tell every reading anyway, by :func:`veilnet.bounds.streams.share_sums.determines_readings`."""
     direct = from_reading + from_memory @ gain
     singular = np.linalg.svd(direct, compute_uv=False)
-    told = np.asarray(singular[:, -1] > TOLD * np.maximum(1.0, singular[:, 0]))
-    if transition.shape[1] == 0 or not np.any(told):
-        return told
-    wrong = transition[told] - gain[told] @ (np.linalg.pinv(direct[told]) @ (from_memory @ transition)[told])
+    determined = np.asarray(singular[:, -1] > LEAST_DETERMINED * np.maximum(1.0, singular[:, 0]))
+    if transition.shape[1] == 0 or not np.any(determined):
+        return determined
+    wrong = transition[determined] - gain[determined] @ (
+        np.linalg.pinv(direct[determined]) @ (from_memory @ transition)[determined]
+    )
     lasting = np.max(np.abs(np.linalg.eigvals(wrong)), axis=1) >= NOT_DYING
     spare = direct.shape[1] > direct.shape[2]  # numbers to spare may show what lasts
-    for place in np.flatnonzero(told)[lasting].tolist():
-        told[place] = spare and tells_readings(
+    for place in np.flatnonzero(determined)[lasting].tolist():
+        determined[place] = spare and determines_readings(
             transition[place], gain[place], from_memory[place], from_reading[place]
         )
-    return told
+    return determined
 
 
 def _joined(stacks: list[SanitizerStack]) -> SanitizerStack:
