@@ -156,7 +156,21 @@ def search(
         if best is None or found[0] > best[0]:
             best = found
     assert best is not None
-    return best[1], best[2]
+    return _without_idle_coins(judge, goal, best)
+
+
+def _without_idle_coins(
+    judge: Judge, goal: Goal, found: tuple[float, list[Code], Worth]
+) -> tuple[list[Code], Worth]:
+    """The same codes, with symbols sent by chance only where that pays."""
+    value, codes, worth = found
+    for agent, code in enumerate(codes):
+        if code.keep < 1:
+            plain = [replace(code, keep=1.0) if k == agent else each for k, each in enumerate(codes)]
+            trial = judge.judge(plain, [judge.symbols(k, each) for k, each in enumerate(plain)])
+            if _worth(goal, trial) >= value - _COLD:
+                value, codes, worth = _worth(goal, trial), plain, trial
+    return codes, worth
 
 
 def _anneal(
