@@ -102,7 +102,7 @@ def test_the_worst_set_is_the_worst(noise: str, prior: str, betrays: Betrayal) -
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
 def test_greedy_sets_come_with_a_bound(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collusion, "MOST_SETS", 1)
-    monkeypatch.setattr(collusion, "MOST_SETS_JOINT", 1)
+    monkeypatch.setattr(subsets, "MOST_SETS_JOINT", 1)
     for seed in range(2):
         network, sanitizers = setting(seed, noise, "covariance", sizes=(2, 3, 2, 3, 2, 3, 2))
         for row in collusion_rows(network, sanitizers, 3, {}, lambda _: None):

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.measurements import Probed
+from veilnet.auditing.deployed.measurements import Probed, pairs_apart
 from veilnet.auditing.statistics import subgaussian_p
 
 # Draws known only to within more than this (in deviations) are left to the test of strength.
@@ -140,8 +140,7 @@ def _sizes(agent: str, draws: Array, off: float) -> list[Probed]:
     words = f"{agent}: the size of its noise depends on what it was shortly before"
     measured = []
     for lag in range(1, _LAGS + 1):
-        first = np.flatnonzero((np.arange(large.size) // lag) % 2 == 0)
-        first = first[first + lag < large.size]
+        first = pairs_apart(large.size, lag)
         score = abs(float(np.sum(large[first] * large[first + lag]))) / np.sqrt(max(1, first.size))
         beyond = max(0.0, score - unfair * np.sqrt(first.size))
         measured.append(Probed("law", agent, float(subgaussian_p(np.array(beyond))), score, words))

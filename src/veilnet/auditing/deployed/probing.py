@@ -23,7 +23,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
-from veilnet.auditing.deployed.measurements import AgentDraws, Probed, score_against
+from veilnet.auditing.deployed.measurements import AgentDraws, Probed, pairs_apart, probed, score_against
 from veilnet.auditing.deployed.noise import Noise
 from veilnet.auditing.deployed.response import (
     first_numbers,
@@ -91,7 +91,6 @@ def _one_agent(
     left = run.left
     measured = [Probed("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
     measured += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
-    measured += _exact_rows(agent, noise, blocks, left)
     measured += _within_reach(agent, noise, blocks, left)
     white = [noise.white(rest) for rest in left]
     measured += _strength(agent, noise, white)
@@ -195,37 +194,22 @@ def _sends_everything(sanitizer: Sanitizer) -> bool:
     return rows.shape[0] == sanitizer.readings and not np.any(noisy)
 
 
-def _exact_rows(
-    agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
-) -> list[Probed]:
-    """Rows without noise: what is left must be rounding, always."""
-    measured = []
-    for (y, _), rest in zip(blocks, left, strict=True):
-        if not noise.exact.shape[1]:
-            continue
-        allowed = _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
-        if noise.lingers:
-            allowed = allowed + noise.reach
-        beyond = np.abs(rest @ noise.exact) / (allowed @ np.abs(noise.exact))
-        worst = float(np.max(beyond))
-        words = f"{agent}: a number sent without noise is not the combination the plan says"
-        measured.append(Probed("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
-    return measured
-
-
 def _within_reach(
     agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
 ) -> list[Probed]:
-    """Numbers that carry dither and nothing else: what is left is never more than half a step of each reading."""
-    only = (np.diag(noise.sanitizer.noise) == 0) & (noise.reach > 0)
-    if not only.any():
-        return []
+    """Combinations without noise are rounding, always; numbers with dither alone never stray beyond its reach."""
+    only = np.eye(noise.step.size)[:, (np.diag(noise.sanitizer.noise) == 0) & (noise.reach > 0)]
+    kinds = (
+        (noise.exact, noise.reach if noise.lingers else 0.0, "without noise"),
+        (only, noise.reach, "with dither alone"),
+    )
     measured = []
-    for (y, _), rest in zip(blocks, left, strict=True):
-        allowed = noise.reach + _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
-        worst = float(np.max((np.abs(rest) / allowed)[:, only]))
-        words = f"{agent}: a number sent with dither alone is not the combination the plan says"
-        measured.append(Probed("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+    for rows, moved, carrying in kinds:
+        words = f"{agent}: a number sent {carrying} is not the combination the plan says"
+        for (y, _), rest in zip(blocks, left, strict=True) if rows.shape[1] else ():
+            allowed = moved + _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
+            worst = float(np.max(np.abs(rest @ rows) / (allowed @ np.abs(rows))))
+            measured.append(Probed("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
     return measured
 
 
@@ -240,23 +224,18 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Probed]:
             continue
         stack = np.concatenate(rests)
         sums = np.sum(stack**2, axis=0)
-        ratios = sums / len(stack)
-        for p, ratio in zip(_square_p(noise, sums, len(stack)), ratios, strict=True):
+        for p, ratio in zip(_square_p(noise, sums, len(stack)), (sums / len(stack)).tolist(), strict=True):
             words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
-            measured.append(Probed("noise", agent, float(p), float(ratio), words))
+            measured.append(Probed("noise", agent, float(p), ratio, words))
         calm = noise.calm(stack)
         means = np.sum(calm, axis=0) / np.sqrt(len(stack))
-        measured += [
-            Probed("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
-            for p, m in zip(subgaussian_p(means), means, strict=True)
-        ]
+        words = f"{agent}: its noise is not centred for {kind}"
+        measured += probed("noise", agent, subgaussian_p(means), means, words)
         for j in range(0 if noise.lingers else stack.shape[1]):
             scores = score_against(calm[:, j], calm[:, j + 1 :])
             chances = subgaussian_p(scores) if noise.normal else _mixed_p(stack, j, noise.swelling)
-            measured += [
-                Probed("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
-                for p, s in zip(chances, scores, strict=True)
-            ]
+            words = f"{agent}: its noise is correlated otherwise"
+            measured += probed("noise", agent, chances, scores, words)
     return measured
 
 
@@ -320,10 +299,7 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Probed]:
     basis, _ = np.linalg.qr(design)
     scores = (basis.T @ rest).reshape(-1)
     words = f"{agent}: what it sends follows its readings otherwise than the plan says"
-    return [
-        Probed("response", agent, float(p), float(s), words)
-        for p, s in zip(subgaussian_p(scores), scores, strict=True)
-    ]
+    return probed("response", agent, subgaussian_p(scores), scores, words)
 
 
 def _with_past(readings: Array) -> Array:
@@ -361,17 +337,11 @@ def _repeats(agent: str, white: list[Array]) -> list[Probed]:
     """Noise of rows a few apart, and of one row in two calls, must be uncorrelated."""
     words = f"{agent}: its noise repeats itself: the same draws are used again"
     scores = [score_against(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
-    for lag in range(1, _LAGS + 1):
-        rest = white[0]
-        # Disjoint pairs: no draw is on both sides, so that scores are sub-Gaussian given one side.
-        first = np.flatnonzero((np.arange(len(rest)) // lag) % 2 == 0)
-        first = first[first + lag < len(rest)]
-        scores += [score_against(column[first], column[first + lag, None]) for column in rest.T]
-    return [
-        Probed("fresh noise", agent, float(p), float(s), words)
-        for values in scores
-        for p, s in zip(subgaussian_p(values), values, strict=True)
-    ]
+    for lag in range(1, _LAGS + 1):  # scores are sub-Gaussian given one side of disjoint pairs
+        first = pairs_apart(len(white[0]), lag)
+        scores += [score_against(column[first], column[first + lag, None]) for column in white[0].T]
+    stacked = np.concatenate([np.zeros(0), *scores])
+    return probed("fresh noise", agent, subgaussian_p(stacked), stacked, words)
 
 
 def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Probed]:
@@ -413,5 +383,6 @@ def _dithered(noise: Noise) -> Booleans:
 
 def _same_dither(agent: str, dither: list[Array]) -> list[Probed]:
     words = f"{agent}: the random rounding of its numbers repeats itself: the same draws are used again"
-    scores = [float(score_against(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
-    return [Probed("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]
+    scores = [score_against(a, b[:, None]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
+    stacked = np.concatenate([np.zeros(0), *scores])
+    return probed("fresh noise", agent, subgaussian_p(stacked), stacked, words)

@@ -23,15 +23,12 @@ from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
-    MOST_SETS_JOINT,
-    MOST_SETS_STREAM,
     MOST_SINGLE,
     AgentTerms,
-    DirectErrors,
-    SetErrors,
     WorstSet,
     adds_up,
     agent_terms,
+    direct_errors,
     worst_set,
 )
 from veilnet.auditing.what_if.variants import changed
@@ -165,13 +162,10 @@ class _Study:
         return agent_terms(network, self.sanitizers, everyone, changed_in=bare, within=self.network)
 
     def worst(self, name: str, size: int) -> WorstSet:
-        errors: SetErrors
         if self.terms is not None:
             rows = self.network.in_raw_coordinates(self.network.private[name])
-            errors, affordable = self.terms.error(rows), MOST_SETS
-        else:
-            errors = DirectErrors(lambda places: self.left(*places)[name], self.network.S)
-            affordable = MOST_SETS_STREAM if self.network.is_stream else MOST_SETS_JOINT
+            return worst_set(self.terms.errors(rows), self.network.S, size, MOST_SETS)
+        errors, affordable = direct_errors(self.network, lambda places: self.left(*places)[name])
         return worst_set(errors, self.network.S, size, affordable)
 
     def least(self, name: str, size: int) -> float:

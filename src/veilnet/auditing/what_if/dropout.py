@@ -16,13 +16,11 @@ from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
-    MOST_SETS_JOINT,
-    MOST_SETS_STREAM,
     MOST_SINGLE,
-    DirectErrors,
     SetErrors,
     adds_up,
     agent_terms,
+    direct_errors,
     worst_set,
 )
 from veilnet.auditing.world import World
@@ -88,9 +86,9 @@ def _errors(world: World, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetError
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
         }
         terms = agent_terms(network, sanitizers, silent)
-        return terms.error(network.in_raw_coordinates(network.U)), MOST_SETS
+        return terms.errors(network.in_raw_coordinates(network.U)), MOST_SETS
 
     def lost(places: tuple[int, ...]) -> float:
         return loss_without(world, sanitizers, [network.agents[k] for k in places])
 
-    return DirectErrors(lost, network.S), MOST_SETS_STREAM if network.is_stream else MOST_SETS_JOINT
+    return direct_errors(network, lost)

@@ -6,11 +6,10 @@ All sets are then evaluated at once. Figures that are reported are recomputed af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
-from typing import Protocol
 
 import numpy as np
 
@@ -34,14 +33,8 @@ _AT_ONCE = 4_000_000  # numbers in one batch of information matrices
 _LEAST = 1e-14  # information below this, relative to raw readings, is rounding in a sum
 
 
-class SetErrors(Protocol):
-    """The error on some rows A x when a set of agents is changed."""
-
-    def of_sets(self, masks: Booleans) -> Array:
-        """(sets, S) -> (sets,)."""
-
-    def with_one_more(self, chosen: Sequence[int]) -> Array:
-        """(S,): for the chosen agents and one more."""
+SetErrors = Callable[[Booleans], Array]
+"""(sets, S) -> (sets,): the error on some rows A x when each of these sets of agents is changed."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +54,13 @@ def worst_set(
         places = np.array(list(combinations(range(agents), size)), dtype=np.intp).reshape(-1, size)
         masks = np.zeros((len(places), agents), bool)
         masks[np.arange(len(places))[:, None], places] = True
-        best = places[int(np.argmin(sign * errors.of_sets(masks)))]
+        best = places[int(np.argmin(sign * errors(masks)))]
         return WorstSet(tuple(int(k) for k in best), True)
     chosen: list[int] = []
     for _ in range(size):
-        values = sign * errors.with_one_more(chosen)
+        masks = np.eye(agents, dtype=bool)
+        masks[:, chosen] = True
+        values = sign * errors(masks)
         chosen.append(next(int(k) for k in np.argsort(values, kind="stable") if k not in chosen))
     return WorstSet(tuple(sorted(chosen)), size == 1)
 
@@ -81,50 +76,22 @@ class AgentTerms:
     usual: Array  # (S, L, L)
     changed: Array  # (S, L, L)
 
-    def error(self, rows: Array) -> AdditiveErrors:
-        """tr(A J̃^-1 A') for rows A in raw coordinates."""
-        return AdditiveErrors(self, rows.T @ rows)
+    def errors(self, rows: Array) -> SetErrors:
+        """tr(A J̃^-1 A') of sets, for rows A in raw coordinates."""
+        gram, size = rows.T @ rows, len(self.prior)
+        usual, changed = (each.reshape(-1, size**2) for each in (self.usual, self.changed))
 
+        def found(masks: Booleans) -> Array:
+            some = masks.astype(float)
+            information = self.prior.reshape(-1) + (1 - some) @ usual + some @ changed
+            values, vectors = np.linalg.eigh(information.reshape(-1, size, size))
+            parts = np.einsum("kij,kij->kj", vectors, gram @ vectors)
+            return np.asarray(np.sum(parts / np.maximum(values, _LEAST), axis=1))
 
-@dataclass(frozen=True, eq=False)
-class AdditiveErrors:
-    """Errors of sets whose information is a sum over agents."""
-
-    terms: AgentTerms
-    gram: Array  # A'A
-
-    def of_sets(self, masks: Booleans) -> Array:
-        """(sets, S) -> (sets,)."""
-        size = len(self.gram)
-        results = np.empty(len(masks))
         step = max(1, _AT_ONCE // size**2)
-        usual = self.terms.usual.reshape(-1, size**2)
-        changed = self.terms.changed.reshape(-1, size**2)
-        for start in range(0, len(masks), step):
-            some = masks[start : start + step].astype(float)
-            sums = self.terms.prior.reshape(-1) + (1 - some) @ usual + some @ changed
-            results[start : start + step] = self._errors(sums.reshape(-1, size, size))
-        return results
-
-    def with_one_more(self, chosen: Sequence[int]) -> Array:
-        """(S,): for the chosen agents and one more."""
-        part = np.zeros(len(self.terms.usual), bool)
-        part[list(chosen)] = True
-        base = (
-            self.terms.prior
-            + np.sum(self.terms.usual[~part], axis=0)
-            + np.sum(self.terms.changed[part], axis=0)
+        return lambda masks: np.concatenate(
+            [found(masks[start : start + step]) for start in range(0, len(masks), step)]
         )
-        steps = self.terms.changed - self.terms.usual
-        each = max(1, _AT_ONCE // len(self.gram) ** 2)
-        return np.concatenate(
-            [self._errors(base + steps[start : start + each]) for start in range(0, len(steps), each)]
-        )
-
-    def _errors(self, information: Array) -> Array:
-        values, vectors = np.linalg.eigh(information)
-        parts = np.einsum("kij,kij->kj", vectors, self.gram @ vectors)
-        return np.asarray(np.sum(parts / np.maximum(values, _LEAST), axis=1))
 
 
 def adds_up(network: Network) -> bool:
@@ -163,20 +130,7 @@ def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network
     return terms
 
 
-@dataclass(frozen=True, eq=False)
-class DirectErrors:
-    """Errors by the definition, one set after another: for correlated noise, and for streams."""
-
-    error: Callable[[tuple[int, ...]], float]
-    agents: int
-
-    def of_sets(self, masks: Booleans) -> Array:
-        """(sets, S) -> (sets,)."""
-        return np.array([self._error(np.flatnonzero(mask).tolist()) for mask in masks])
-
-    def with_one_more(self, chosen: Sequence[int]) -> Array:
-        """(S,): for the chosen agents and one more."""
-        return np.array([self._error([*chosen, k]) for k in range(self.agents)])
-
-    def _error(self, places: list[int]) -> float:
-        return self.error(tuple(sorted(set(places))))
+def direct_errors(network: Network, error: Callable[[tuple[int, ...]], float]) -> tuple[SetErrors, int]:
+    """Errors by the definition, one set after another (correlated noise, streams), and how many are affordable."""
+    affordable = MOST_SETS_STREAM if network.is_stream else MOST_SETS_JOINT
+    return lambda masks: np.array([error(tuple(np.flatnonzero(mask).tolist())) for mask in masks]), affordable

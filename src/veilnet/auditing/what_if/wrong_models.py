@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
 
 from veilnet._core.errors import NotObservable, VeilnetError
-from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
 from veilnet._core.words import times
-from veilnet.agent.mechanisms import Mechanisms, mechanisms
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.attack.simulation import LinearCentre
 from veilnet.auditing.in_units import GrowthsInUnits, in_units
 from veilnet.auditing.measures import growth
 from veilnet.auditing.row import Row
@@ -28,7 +29,7 @@ from veilnet.auditing.streams.world import WindowCentre, long_enough
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
 from veilnet.auditing.world import asked_now
 from veilnet.auditing.worlds import world_of
-from veilnet.bounds.information import message_covariance, message_factor
+from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
@@ -108,53 +109,33 @@ class MistakenCentre(Protocol):
         """Its mean square error where another network is true; None where it is taken to notice."""
 
 
-@dataclass(frozen=True, eq=False)
 class RowCentre:
-    """The plan's estimate from one row of messages."""
+    """The plan's estimate from one row of messages, û = U m + A (z - C H m); only where its prior is full."""
 
-    network: Network
-    sanitizers: Mapping[str, Sanitizer]
-
-    @cached_property
-    def _estimator(self) -> tuple[Array, Array] | None:
-        """(A C, A) of the plan's estimate û = U m + A (z - C H m) for a full prior; None without one.
-
-        A = U P̃ H'C'M^-1 with M = C R C' + Θ, all in normal form.
-        """
-        network = self.network
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+        self.network, self._combined, self._added = network, None, 0.0
         if network.prior is None or not network.prior.full or network.N > _LARGE:
-            return None
-        compression, _ = self._messages
-        root = cholesky(message_covariance(network, self._sent))
-        factor = solve_lower(root, compression @ network.H)
-        information = network.prior.information + factor.T @ factor
-        white = np.linalg.solve(information, network.U.T).T @ factor.T
-        weights = solve_lower(root, np.ascontiguousarray(white.T), transposed=True).T
-        return weights @ compression, weights
-
-    @cached_property
-    def _sent(self) -> Mechanisms:
-        return mechanisms(self.network, self.sanitizers).normal
-
-    @cached_property
-    def _messages(self) -> tuple[Array, Array]:
-        """(C, the variances of the noise that is added)."""
-        added = np.zeros(self._sent.blocks.total)
-        for stack in self._sent.stacks:
-            added[self._sent.numbers(stack)] = 0.0 if stack.variances is None else stack.variances
-        return self._sent.compressed(np.eye(self.network.N)), added
+            return
+        centre, ends = LinearCentre(network, sanitizers), [0]
+        ends += np.cumsum([sanitizers[agent].sent for agent in network.agents]).tolist()
+        own = {agent: slice(*each) for agent, each in zip(network.agents, pairwise(ends), strict=True)}
+        # The estimate is affine in what is sent: its weights A are those of one number at a time.
+        units = np.concatenate([np.zeros((1, ends[-1])), np.eye(ends[-1])])
+        found = centre.estimate({agent: units[:, each] for agent, each in own.items()}, network.U)
+        weights = (found[1:] - found[0]).T
+        parts = [weights[:, own[agent]] for agent in network.agents]
+        sent = [sanitizers[agent] for agent in network.agents]
+        self._combined = np.concatenate([w @ s.compression for w, s in zip(parts, sent, strict=True)], axis=1)
+        self._added = sum(float(np.sum((w @ s.noise) * w)) for w, s in zip(parts, sent, strict=True))
 
     def error(self, truth: Network) -> float | None:
         """The mean square error of û, which is (A C H_t - U)(x - m) + A C (H_t - H) m + A (C n + ξ)."""
-        estimator = self._estimator
-        if estimator is None or truth.prior is None or truth.prior.covariance is None:
+        if self._combined is None or truth.prior is None or truth.prior.covariance is None:
             return None
-        combined, weights = estimator
-        _, added = self._messages
-        off = combined @ truth.H - truth.U
-        bias = combined @ (truth.H - self.network.H) @ truth.prior.mean
+        off = self._combined @ truth.H - truth.U
+        bias = self._combined @ (truth.H - self.network.H) @ truth.prior.mean
         error = np.sum((off @ truth.prior.covariance) * off) + bias @ bias
-        return float(error + np.sum((combined @ truth.R.matrix()) * combined) + np.sum(weights**2 * added))
+        return float(error + np.sum((self._combined @ truth.R.matrix()) * self._combined) + self._added)
 
 
 @dataclass(frozen=True, eq=False)
