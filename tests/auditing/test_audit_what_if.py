@@ -24,6 +24,7 @@ from veilnet.auditing.what_if import collusion, subsets, wrong_models
 from veilnet.auditing.what_if.collusion import Betrayal, collusion_rows, privacy_left, with_colluders
 from veilnet.auditing.what_if.dropout import dropout_rows, loss_without
 from veilnet.auditing.what_if.repetition import Again, releases_until, repeated, repetition_rows
+from veilnet.auditing.what_if.subsets import worst_set
 from veilnet.auditing.what_if.wrong_models import Mistake, WrongModel, attacker_rows, wrong_model_rows
 from veilnet.auditing.worlds import world_of
 
@@ -121,6 +122,15 @@ def test_greedy_sets_come_with_a_bound(noise: str, monkeypatch: pytest.MonkeyPat
             assert float(row.found or 0.0) >= truth * (1 - 1e-9)
             if noise == "per agent":
                 assert 1 + least >= 0.5 * (1 + truth)  # the relaxation is tight enough to be of use
+
+
+def test_a_greedy_search_goes_on_from_those_it_chose() -> None:
+    """Agent 0 is worst alone and 1 next, but beside 0 it is 2 that adds most."""
+    errors = {(0,): 1.0, (1,): 2.0, (2,): 3.0, (0, 1): 0.9, (0, 2): 0.1, (1, 2): 1.5}
+    found = worst_set(
+        lambda masks: np.array([errors[tuple(np.flatnonzero(mask).tolist())] for mask in masks]), 3, 2, 0
+    )
+    assert (found.agents, found.exact) == ((0, 2), False)
 
 
 def test_least_privacy_under_collusion_decide() -> None:

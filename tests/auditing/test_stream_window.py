@@ -8,7 +8,7 @@ import pytest
 import veilnet as vn
 from helpers.stream_plans import Kind, noisy_stream_plan, stream_network
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.deployment import deployment
+from veilnet.auditing.deployed.deployment import Deployment, deployment
 from veilnet.auditing.ledger import Ledger
 from veilnet.auditing.measures import privacies
 from veilnet.auditing.streams import world as stream_world
@@ -91,6 +91,19 @@ def test_what_is_known_of_the_beginning_is_forgotten_with_a_lead() -> None:
     begun = Window(network, sanitizers, 6)
     assert begun.error(rows, 0, "now") < 0.1 * late[0]
     assert begun.x_mean[0] == pytest.approx(5 * np.ones(3))
+
+
+def test_every_simulated_stream_begins_anew() -> None:
+    """Of two equal streams nothing of the first is left in what is sent of the second, whatever the memory."""
+    network = stream_network(4)
+    slow = {
+        agent: vn.Sanitizer([[1.0, 0.0, 0.0]], memory=vn.Memory([[0.99]], [[0.3, 0.1]]), grid=[2.0**-20])
+        for agent in network.agents
+    }
+    readings = np.repeat(np.random.default_rng(0).standard_normal((1, 5, network.N)), 2, axis=0)
+    first, second = Deployment(network, slow, slow).release_streams(readings)
+    assert first == pytest.approx(second, abs=1e-3)  # numbers are rounded at random
+    assert np.ptp(first, axis=0).min() > 1e-2
 
 
 def scores(kind: Kind, count: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,7 @@ from veilnet.report.agent_picture import (
     sending_table,
 )
 from veilnet.report.html import Cell, Html, details, element, join, paragraph, shown, table
-from veilnet.report.share_picture import (
-    BEFOREHAND,
-    share_picture,
-    share_table,
-    silence_picture,
-    silence_table,
-)
+from veilnet.report.share_picture import BEFOREHAND, share_picture, share_table
 from veilnet.report.svg import figure
 from veilnet.report.words import fold, sending_in_words
 
@@ -179,14 +173,16 @@ def _who_tells_card(found: Contributions, name: str, order: list[str]) -> Html:
     others = ranked[MOST_AGENTS:]
     if others and not found.of_silence:
         shown_parts[f"{len(others)} others"] = float(sum(parts[agent] for agent in others))
-    draw: Callable[[str, Mapping[str, float]], Html] = silence_picture if found.of_silence else share_picture
-    tabulate: Callable[[str, Mapping[str, float]], Html] = silence_table if found.of_silence else share_table
     kind = "private" if name in found.private else "public"
     note = f"{len(others)} agents that matter less are left out." if others and found.of_silence else None
     return element(
         "div",
         element("h4", shown(name), " ", element("span", f"({kind})", class_="role")),
-        figure(draw(name, shown_parts), note, tabulate(name, shown_parts)),
+        figure(
+            share_picture(name, shown_parts, of_silence=found.of_silence),
+            note,
+            share_table(name, shown_parts, of_silence=found.of_silence),
+        ),
         class_=f"card {kind}",
     )
 

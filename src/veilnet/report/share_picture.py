@@ -11,28 +11,38 @@ from veilnet.report.html import Html, element, shown, table
 from veilnet.report.svg import label, line, picture
 from veilnet.report.words import fold
 
-__all__ = ["BEFOREHAND", "share_picture", "share_table", "silence_picture", "silence_table"]
+__all__ = ["BEFOREHAND", "share_picture", "share_table"]
 
 BEFOREHAND = "known beforehand"
 _WIDTH, _LEFT, _RIGHT, _ROW = 340.0, 128.0, 84.0, 24.0
 _CHARACTERS = 18
 
 
-def share_picture(parameter: str, parts: Mapping[str, float]) -> Html:
-    """Parts that add up to one, each as a bar; that known beforehand is hollow."""
-    texts = {name: percent(part) for name, part in parts.items()}
-    title = f"Where knowledge of {shown(parameter)} comes from: " + _listed(texts)
-    return _bars(title, parts, texts, most=max([1e-9, *map(abs, parts.values())]), key=parameter)
+def share_picture(parameter: str, parts: Mapping[str, float], *, of_silence: bool) -> Html:
+    """A bar for each agent: its part of what is known, or how far the error grows when it keeps silent.
+
+    parts: by agent, of one; or how many-fold the error is. What is known beforehand is hollow.
+    """
+    texts = {name: (fold if of_silence else percent)(part) for name, part in parts.items()}
+    beyond = {name: part - 1 if of_silence else part for name, part in parts.items()}
+    most = max([1e-3 if of_silence else 1e-9, *(abs(each) for each in beyond.values() if np.isfinite(each))])
+    lengths = {name: min(each, 1.1 * most) for name, each in beyond.items()}
+    longest = max([most, *lengths.values()])
+    title = f"{_caption(parameter, of_silence)}: " + _listed(texts)
+    return _bars(title, lengths, texts, most=longest, key=parameter)
 
 
-def silence_picture(parameter: str, growth: Mapping[str, float]) -> Html:
-    """How far the error grows when one agent of a stream keeps silent."""
-    texts = {name: fold(each) for name, each in growth.items()}
-    finite = [each - 1 for each in growth.values() if np.isfinite(each)]
-    most = max([1e-3, *finite])
-    lengths = {name: min(each - 1, 1.1 * most) for name, each in growth.items()}
-    title = f"Error on {shown(parameter)} if one agent kept silent: " + _listed(texts)
-    return _bars(title, lengths, texts, most=max([most, *lengths.values()]), key=parameter)
+def share_table(parameter: str, parts: Mapping[str, float], *, of_silence: bool) -> Html:
+    """The same as a table."""
+    rows = [(shown(name), (fold if of_silence else percent)(part)) for name, part in parts.items()]
+    columns = ("if this agent kept silent", "error") if of_silence else ("from", "part")
+    return table(_caption(parameter, of_silence), columns, rows, numeric=(1,))
+
+
+def _caption(parameter: str, of_silence: bool) -> str:
+    if of_silence:
+        return f"Error on {shown(parameter)} if one agent kept silent"
+    return f"Where knowledge of {shown(parameter)} comes from"
 
 
 def _bars(
@@ -54,16 +64,3 @@ def _bars(
 
 def _listed(texts: Mapping[str, str]) -> str:
     return ", ".join(f"{shown(name)} {text}" for name, text in texts.items()) + "."
-
-
-def share_table(parameter: str, parts: Mapping[str, float]) -> Html:
-    """The parts in percent."""
-    rows = [(shown(name), percent(part)) for name, part in parts.items()]
-    return table(f"Where knowledge of {shown(parameter)} comes from", ("from", "part"), rows, numeric=(1,))
-
-
-def silence_table(parameter: str, growth: Mapping[str, float]) -> Html:
-    """The errors, beside what they are with every agent."""
-    rows = [(shown(name), fold(each)) for name, each in growth.items()]
-    columns = ("if this agent kept silent", "error")
-    return table(f"Error on {shown(parameter)}", columns, rows, numeric=(1,))
