@@ -22,9 +22,9 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix, semidefinite, symmetric
 
-_MOST_DOUBLINGS = 48
-_FADED = 1e-6
-_TERMS = 64
+_MOST_DOUBLINGS = 48  # 2^48 times 64 rows: a memory that has not faded by then is refused
+_FADED = 1e-6  # of a memory: twice what is left is added to the bound for all later rows
+_TERMS = 64  # summed one by one, where the bound is exact; most memories fade within them
 _MOST_ROWS = 100_000
 
 

@@ -55,7 +55,7 @@ from veilnet.model.readings import (
 if TYPE_CHECKING:  # for an annotation alone: an agent has no use for the model
     from veilnet.model.network import Network
 
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # of a law: what another machine may make of the same sums, far below what a reader sees
 
 
 class Sanitizer(Frozen):

@@ -143,7 +143,7 @@ class Stream:
         return f"Stream({self._recipe.speaker}{self.rows} rows so far)"
 
 
-_PIECE = 8
+_PIECE = 8  # rows, by three doublings
 _FEW = 4  # rows for which a loop costs less
 
 

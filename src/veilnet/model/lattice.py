@@ -21,7 +21,7 @@ _FINEST_LATTICE = 1e-8  # of the range: anything finer is as good as continuous
 _CROWDED = 0.12  # of a step: how far from their points values may crowd
 _A_FEW = 0.02  # of the rows: so many more than by chance have to lie on a coarser lattice
 _FEWEST_VALUES = 8  # on a coarser lattice
-_MOST_TRIALS = 64
+_MOST_TRIALS = 64  # so that a long log costs no more than a short one
 _CHANCE = 1e-9  # that values of a fine lattice look as if they preferred a coarser one
 _BY_CHANCE = (
     0.01  # at most, that a value of no lattice is the most frequent one of its neighbourhood and lies on one

@@ -26,7 +26,7 @@ from veilnet.recheck.sums import powers_of
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # of a target, times the conditioning: some thousand roundings of doubles
 _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and more
 LOSS_ALLOWED = "utility loss allowed"
 DITHERED = "agents without the dither that they need and the figures count"
@@ -34,10 +34,10 @@ UTILITY = "utility"
 NOISE_POWER = "noise power of "
 CHANGE_OF = "change of "  # by how many deviations it is told from none
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
-_LARGE = 1e6
-_AMPLIFIES = 1e4
+_LARGE = 1e6  # figures above it are differences of nearly equal numbers where rounding is amplified
+_AMPLIFIES = 1e4  # a conditioning whose square leaves doubles half of their digits
 _MOST_EXPLAINED = 0.01  # relative difference that rounding may explain, at most
-_MOST_CORRECTIONS = 4
+_MOST_CORRECTIONS = 4  # a corrected figure can move what another is judged by, but not for ever
 # By which part the bound around gaps may lie below the figure computed there: of 200 streams one had 1.1e-5.
 _BELOW = 1e-4
 

@@ -21,7 +21,7 @@ TYPICALLY_OFF = (
 )
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of a floor: floors lie a little below what is free
 _AROUND_GAPS = "Around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 

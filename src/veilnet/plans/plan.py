@@ -38,7 +38,7 @@ from veilnet.verdict.notes import (
     unstated,
 )
 
-_NO_LOSS = 1e-13
+_NO_LOSS = 1e-13  # some hundred roundings of one
 _NOTHING_ASKED = Asked()
 Answer = TypeVar("Answer")
 

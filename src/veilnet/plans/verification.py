@@ -35,7 +35,7 @@ from veilnet.verdict.notes import limit_notes, refuse_narrow_limits
 
 _MOST_INSPECTED = 2000  # agents that are looked at one by one for raw readings
 _FLOOR_SLACK = 1e-6  # relative: floors lie a little below what is free, so that rounding does not decide
-_NEARLY_UNBOUNDED = 1e6
+_NEARLY_UNBOUNDED = 1e6  # a deviation that grew a thousandfold
 WITHIN_LIMITS = "readings are within their limits"
 
 

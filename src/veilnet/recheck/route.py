@@ -33,7 +33,7 @@ WITHOUT_BOUND = 1e16
 """From here on privacy is said to be without bound: the error's deviation grows 1e8-fold."""
 
 _ABOVE_ROUNDING = 1e8  # the weak prior, in squares of what rounding leaves to be seen
-_STRONGEST = 1e-10
+_STRONGEST = 1e-10  # the weak prior never takes more than this part of a growth
 _NODES = ((1, 4.0), (2, -6.0), (3, 4.0), (4, -1.0))  # the cubic through f(ρ), f(2ρ), f(3ρ), f(4ρ), taken at 0
 _WEAKEST = 1e-24  # what 32 digits still tell apart from nothing
 # Doubles lose the square of the conditioning, and what privacy takes away: beyond this product 32 digits are asked.

@@ -17,8 +17,8 @@ from veilnet.model.network import Network
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
-SETTLED = 1e-9
-_FAR_BEYOND = 30.0
+SETTLED = 1e-9  # of an error: a thousandth of what a certificate allows
+_FAR_BEYOND = 30.0  # of the variance after some rows: from there on sizes of x would cost digits of errors
 _ROWS = 16  # after which the sizes of a state tell what units to count it in
 
 

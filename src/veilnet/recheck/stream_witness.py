@@ -19,9 +19,9 @@ from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED,
 
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
-_MOST_DOUBLINGS = 60
-_AGREES = 1e-8
-_UNSEEN = 1e-9
+_MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
+_AGREES = 1e-8  # of what was claimed: a hundredth of what a certificate allows
+_UNSEEN = 1e-9  # of unit directions: what doubles leave of one that nobody sees, with room
 _WITHOUT_END = 1e12  # an error squared, in units of what the state reaches in some rows
 
 

@@ -17,7 +17,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet.agent.memory import impulses, response
 from veilnet.agent.sanitizer import Sanitizer
 
-_FREQUENCIES = 32
+_FREQUENCIES = 32  # what holds at so many holds at almost all
 # A reading is in the span of what is sent when less than this part of it (units removed) is outside.
 _OUTSIDE = 1e-7
 # Less than this part of a reading, in what is sent, is next to nothing.

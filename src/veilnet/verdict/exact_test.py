@@ -33,7 +33,7 @@ __all__ = ["Verdict", "check"]
 _INFINITY_IS_SURE = 1e4
 # Rank decisions that are tried where rounding is amplified, and the public loss that counts as none.
 _FINER = (1.0, 1e-2, 1e-4, 1e-6)
-_NO_LOSS = 1e-6
+_NO_LOSS = 1e-6  # what a certificate allows two routes to differ by
 
 
 def check(network: Network) -> Verdict:

@@ -18,7 +18,7 @@ from veilnet._core.words import join_names
 from veilnet.bounds.knowledge import residual_information, share_of_estimate
 from veilnet.model.network import Network
 
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-9  # of a deviation, as for shares
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,7 +110,7 @@ def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareS
         yield group, rows_of_parts(mine, roots, tolerance)
 
 
-_SMALLEST_PART = 1e-9
+_SMALLEST_PART = 1e-9  # of a deviation: its square, what leaving it out costs, is below rounding
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,9 @@ from veilnet.bounds.streams.riccati import Steady, steady_state, updated
 from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.model.network import Network
 
-_MOST_ROWS = 2000
+_MOST_ROWS = (
+    2000  # a filter that has not returned by then forgets too slowly for its gaps to be judged row by row
+)
 _SETTLED = 1e-7  # of a deviation squared: an error so near the steady one has returned to it
 _ROUNDING = 1e-14  # of its deviation squared: exact numbers count as rounded by so much, as at the centre
 

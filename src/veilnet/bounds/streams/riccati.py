@@ -41,16 +41,16 @@ from veilnet._core.lyapunov import (
 )
 from veilnet._core.types import Array, Booleans
 
-_MOST_DOUBLINGS = 60
+_MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
 # Parts of a deviation below this, relative to the state's own scale, count as none.
 _SMALLEST_PART = 1e-8
 # Variances below this part of the scale are rounding.
 _ROUNDING = 1e-13
 # A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
 _RESIDUAL = 1e-8
-_ROWS_ONE_BY_ONE = 3
-_NEWTON_STEPS = 3
-_ENOUGH = 1e-11
+_ROWS_ONE_BY_ONE = 3  # sharp messages bring the error from the size of x to its own within so many
+_NEWTON_STEPS = 3  # each doubles the digits: from half of them on, one or two are enough
+_ENOUGH = 1e-11  # of the largest variance: a step that changes less only moves rounding
 _NOT_COMPUTED = (
     "sanitizers: the steady state of a filter on these messages cannot be computed to any accuracy: numbers sent "
     "without noise nearly repeat one another from row to row; leave some out, or give them noise"

@@ -40,16 +40,18 @@ from veilnet.bounds.streams.riccati import Steady, bounded_rows
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 
 _FEWEST, _MOST = 32, 1 << 14
-_ENOUGH = 1e-12
+_ENOUGH = 1e-12  # of an error: a growth below this counts as rounding (bounds/streams/knowledge)
 _SURELY_ENOUGH = 1e-15  # of a sample of the agents, so that all of them have enough, too
 # Frequencies to begin with, times how fast the filter of raw readings forgets: enough to see its sharpest peak.
 _RESOLVED = 8.0
-_ACCEPTABLE = 1e-8
-_REGULAR = 1e-10
+_ACCEPTABLE = (
+    1e-8  # at the most frequencies: a hundredth of what a certificate allows two routes to differ by
+)
+_REGULAR = 1e-10  # the least eigenvalue of Q, units removed, for which solving with Q keeps six digits
 # A loss up to this is one of share filters; more, and the sum of what is sent need not be the best estimate.
 _NO_LOSS = 1e-6
 _MOST_DOUBLINGS = 40
-_SAMPLE = 256
+_SAMPLE = 256  # agents that decide how many frequencies are tried; all of them confirm it
 
 
 class SteadyOfStacks:

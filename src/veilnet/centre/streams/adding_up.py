@@ -28,7 +28,7 @@ from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.streams.tracking import patterns
 
 _FADED = 1e-10  # what is left of a memory that counts as nothing
-_LONGEST_MEMORY = 2048
+_LONGEST_MEMORY = 2048  # rows; of a memory that reaches farther the rest is left out
 _FAR = 1e10  # x whose variance exceeds that of the public error so much is not estimated from one row
 _NOBODY = np.zeros(0, dtype=np.intp)
 

@@ -39,7 +39,7 @@ from veilnet.centre.streams.model import Pattern, StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 
 _ROWS_AT_ONCE = 2048
-_FEW_ROWS = 4
+_FEW_ROWS = 4  # for which a loop costs less
 _SMALL_STATE = 48  # above it, a product per row costs less than doubling over rows
 
 
