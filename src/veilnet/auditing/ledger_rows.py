@@ -40,8 +40,8 @@ def ledger_rows(plan: Plan, check: LedgerCheck) -> list[Row]:
     if problems:
         return [Row(section, what, "whole", "not whole", "fail", "; ".join(problems) + ".")]
     verdict: Judgement = "ok" if check.head is not None else "warn"
-    told = ("agent", "releases", "missed", "last epoch", "head")
-    shown = {"found": "whole"} | {each: str(figures[each]) for each in told if each in figures}
+    headings = ("agent", "releases", "missed", "last epoch", "head")
+    shown = {"found": "whole"} | {each: str(figures[each]) for each in headings if each in figures}
     why = f"{'; '.join(remarks)}." if remarks else ""
     rows = [Row(section, what, "whole", "whole", verdict, why, None, figures, shown)]
     if left is None:

@@ -103,7 +103,7 @@ def sending_picture(sending: AgentPicture) -> Html:
             for column in range(numbers)
             if abs(sending.weights[column, row]) >= _LEAST
         ]
-        marks.append(label(end + 8, y + 4.5, _told(exposure), class_="small"))
+        marks.append(label(end + 8, y + 4.5, _recovered(exposure), class_="small"))
     return picture(_title(sending), width, _TOP + _ROW * readings + 6, marks, key=sending.agent)
 
 
@@ -116,7 +116,7 @@ def _square(x: float, y: float, weight: float) -> Html:
     )  # fmt: skip
 
 
-def _told(exposure: Exposure) -> str:
+def _recovered(exposure: Exposure) -> str:
     if exposure.kind == "exactly":
         return "exactly"
     if exposure.kind == "with noise":
@@ -127,9 +127,9 @@ def _told(exposure: Exposure) -> str:
 def _title(sending: AgentPicture) -> str:
     kinds = ["with noise" if noise > 0 else "exactly" for noise in sending.noise]
     parts = [f"number {place + 1} {kind}" for place, kind in enumerate(kinds)]
-    told = [f"{shown(each.reading)}: {_told(each)}" for each in sending.exposures]
+    recovered = [f"{shown(each.reading)}: {_recovered(each)}" for each in sending.exposures]
     sent = ", ".join(parts) or "nothing"
-    return f"What {shown(sending.agent)} sends: {sent}. The centre gets of {'; '.join(told)}."
+    return f"What {shown(sending.agent)} sends: {sent}. The centre gets of {'; '.join(recovered)}."
 
 
 def sending_table(sending: AgentPicture) -> Html:
@@ -140,7 +140,7 @@ def sending_table(sending: AgentPicture) -> Html:
         "the centre gets of it",
     ]
     rows = [
-        [shown(exposure.reading), *map(number, sending.coefficients[:, place].tolist()), _told(exposure)]
+        [shown(exposure.reading), *map(number, sending.coefficients[:, place].tolist()), _recovered(exposure)]
         for place, exposure in enumerate(sending.exposures)
     ]
     noise = [f"±{number(each)}" if each > 0 else "none" for each in sending.noise.tolist()]

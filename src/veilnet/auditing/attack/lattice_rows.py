@@ -75,9 +75,9 @@ def lattice_rows(
     attacks = _attacks(known, messages, seed)
     advance(0.9)
     truth = {name: values[some] for name, values in samples.private.items()}
-    told = _Told(model, deployment, samples.model is not None, chance / len(truth))
+    attack = _LatticeAttack(model, deployment, samples.model is not None, chance / len(truth))
     recovered = _recovered(known, attacks["closest points"][1], readings)
-    return [*rows, *(told.row(name, truth[name], attacks, recovered) for name in truth)]
+    return [*rows, *(attack.row(name, truth[name], attacks, recovered) for name in truth)]
 
 
 def _model_of(network: Network, samples: Samples) -> Network:
@@ -133,7 +133,7 @@ def _recovered(known: Eavesdropper, named: Array, readings: Array) -> dict[str, 
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _LatticeAttack:
     """What an idea of the readings tells of a private parameter, against the bound."""
 
     network: Network

@@ -101,10 +101,10 @@ class Window:
         self.message_covariance = sent
         self.white, self.ends = _whiten(sent, rows, self.sent)
         self.x_covariance = of_x[lead:, :, lead:]
-        told = (x_flat @ seen.T).reshape(total, network.L, -1)[lead:]
-        self.with_messages: Array = told
+        shared = (x_flat @ seen.T).reshape(total, network.L, -1)[lead:]
+        self.with_messages: Array = shared
         """(rows, L, rows * sent): covariance of x_t with all messages."""
-        self.cross: Array = told @ self.white.T
+        self.cross: Array = shared @ self.white.T
         """(rows, L, k): covariance of x_t with the white form of all messages."""
         means = means_over_rows(dynamics.transition, dynamics.mean, mean, total)
         self.x_mean = means[lead:]
@@ -165,9 +165,9 @@ class Window:
         count = len(at) * len(wanted)
         rows = self.x_covariance[at][:, :, at]
         own = np.einsum("ka,tasb,lb->tksl", wanted, rows, wanted, optimize=True).reshape(count, count)
-        told = (wanted @ self.cross[at]).reshape(count, -1)
+        shared = (wanted @ self.cross[at]).reshape(count, -1)
         used = self._weights(wanted, at, when).reshape(count, -1)
-        both = told @ used.T
+        both = shared @ used.T
         found = own - both - both.T + used @ used.T
         return np.asarray((found + found.T) / 2)
 
@@ -253,12 +253,12 @@ def _whiten(covariance: Array, rows: int, sent: int) -> tuple[Array, list[int]]:
     for row in range(rows):
         own = slice(row * sent, (row + 1) * sent)
         before = slice(0, row * sent)
-        told = unit[own, before] @ white[:, before].T
-        values, vectors = np.linalg.eigh(unit[own, own] - told @ told.T)
+        foreseen = unit[own, before] @ white[:, before].T
+        values, vectors = np.linalg.eigh(unit[own, own] - foreseen @ foreseen.T)
         some = values > _NOTHING_NEW
         new = np.zeros((sent, rows * sent))
         new[:, own] = np.eye(sent)
-        new -= told @ white
+        new -= foreseen @ white
         white = np.concatenate([white, (vectors[:, some] / np.sqrt(values[some])).T @ new])
         ends.append(len(white))
     return white / scale, ends
