@@ -10,6 +10,7 @@ Read in this order:
 - ``certificate``:  what is promised of each private value, recomputed by a second route.
 - ``log``:          the table, what plays which part, and which rows learn and which certify.
 - ``agent``:        what runs at an agent: one hidden layer, a code, a range; NumPy alone.
+- ``windows``:      several rows as one: mean, spread and slope, at the agent.
 - ``shares``:       how that layer is learned, with scikit-learn.
 - ``coarsening``:   which code each agent uses: the search for the least loss at a given leak.
 - ``centre``:       the public quantity from whatever symbols arrived.
