@@ -110,7 +110,7 @@ def test_silence_is_least_and_raw_readings_are_most(seed: int) -> None:
     assert what_more(some, some) == ()
     assert what_more(vn.Sanitizer.silent(4), some) == ()
     assert what_more(some, vn.Sanitizer.raw(4)) == ()
-    if np.linalg.matrix_rank(some.compression) > 0:
+    if np.any(some.compression):
         assert what_more(some, vn.Sanitizer.silent(4)) != ()
 
 
