@@ -32,7 +32,7 @@ from helpers.sdp_oracle import geometry, privacy_sum, solve_paper_form
 from power_instances import make_feasible
 from veilnet._core.types import Array
 from veilnet.designs import design
-from veilnet.designs.joint.solver import least_loss
+from veilnet.designs.joint.curve import least_loss
 from veilnet.model.standard_form import standard_form
 from veilnet.paper.alternating.sweeps import alternate
 from veilnet.verdict.exact_test import check

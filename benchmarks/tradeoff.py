@@ -22,7 +22,7 @@ from joblib import Parallel, delayed
 
 import veilnet as vn
 from veilnet._core.types import Array
-from veilnet.designs.joint.solver import least_loss
+from veilnet.designs.joint.curve import least_loss
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.paper.alternating.sweeps import alternate
 

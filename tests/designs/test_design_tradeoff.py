@@ -13,7 +13,7 @@ from helpers.made_once import designed
 from helpers.networks import direct_error, direct_information, random_network
 from helpers.paper_networks import paper_network
 from veilnet.designs.joint.curve import JointCurve
-from veilnet.designs.joint.search import JointResult
+from veilnet.designs.joint.race import JointResult
 
 pytestmark = [pytest.mark.slow, pytest.mark.small_search]
 

@@ -10,11 +10,13 @@ import pytest
 
 from helpers.paper_networks import PaperArrays, paper_arrays, standard_paper_network, standardize
 from veilnet._core.types import Array
+from veilnet.designs.joint.curve import JointCurve, least_loss
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
+from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.run import Run
-from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
 from veilnet.designs.joint.starts import random_shrink, share_projectors
+from veilnet.designs.joint.telling import SearchOptions
 from veilnet.model.standard_form import StandardForm
 
 pytestmark = pytest.mark.slow
@@ -329,7 +331,7 @@ def test_most_privacy_is_the_inverse_of_least_loss() -> None:
     weights = np.array([1.0, 2.0])
     targets = weights * float(np.max(ceiling_and_limit(form)[0] / weights)) * 3
     cheapest = least_loss(form, targets, starts=2)
-    best = most_privacy(form, cheapest.loss, weights, starts=2)
+    best = JointCurve(form, weights, SearchOptions(2)).within(cheapest.loss)
     assert best.loss <= cheapest.loss
     assert by_definition(form, best.shrink)[0] <= cheapest.loss
     assert np.min(best.privacy / targets) == pytest.approx(1, rel=2e-3)
@@ -352,7 +354,7 @@ def test_without_a_prior_very_much_privacy_means_hiding_a_direction() -> None:
     more = least_loss(form, np.array([1e9]), starts=3)
     assert np.all(more.privacy >= 1e9)
     assert much.loss <= more.loss <= much.loss * 1.1
-    within = most_privacy(form, more.loss * 1.05, np.ones(1), starts=3)
+    within = JointCurve(form, np.ones(1), SearchOptions(3)).within(more.loss * 1.05)
     assert within.loss <= more.loss * 1.05
     assert np.all(within.privacy >= 1e9)
 

@@ -16,7 +16,7 @@ from veilnet.designs.joint import search
 from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.search import JointResult
+from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import turned_about
 from veilnet.designs.perfect import perfect_plan
@@ -138,9 +138,12 @@ def test_every_agent_is_turned_to_silence_and_to_telling_all() -> None:
 def test_agents_are_turned_from_the_best_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[list[Array]] = []
     monkeypatch.setattr(search, "turned_about", lambda shrink: begun.append(shrink) or [])
-    poor, good = (
-        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss) for loss in (0.9, 0.1)
+    poor, good, best = (
+        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss) for loss in (0.9, 0.1, 0.01)
     )
     nothing: Any = None
-    search.turn(search.Search(nothing, nothing, poor, nothing, [], [(good, nothing), (poor, nothing)]))
+    found: Any = object()
+    race = search.RowRace.__new__(search.RowRace)
+    race.finished = [(best, nothing), (good, found), (poor, found)]
+    race.turn()
     assert begun == [good.shrink]

@@ -17,7 +17,7 @@ from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.cli import run
 from veilnet.designs.joint import SearchOptions
-from veilnet.designs.joint.problem import MostPrivacy
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.run import Run
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
@@ -295,7 +295,7 @@ def test_a_search_turns_back_where_messages_leave_no_steady_state(seed: int) -> 
     silence = [np.zeros((group.count, group.size, group.size)) for group in objective.groups]
     assert np.isinf(objective(silence).loss)
     nearly_silent = [0.1 * x for x in random_shrink(objective, rng)]
-    run = Run(objective, MostPrivacy(5.0, np.ones(1)), nearly_silent, 0.0)
+    run = Run(objective, LeastLoss(np.array([5.0])), nearly_silent, 0.0)
     for _ in range(6):
         run.advance(30, 1e-6, jump=0.3)
         assert np.isfinite(run.at.loss)

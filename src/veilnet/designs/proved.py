@@ -17,9 +17,17 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
+from veilnet.designs.floors import in_order
+from veilnet.designs.joint import (
+    SETTINGS,
+    JointCurve,
+    JointObjective,
+    JointResult,
+    SearchOptions,
+    Tried,
+    least_loss,
+)
 from veilnet.designs.joint.hidden import hiding
-from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.solver import least_loss, most_privacy
 from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_loss, prove_most_privacy
 from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
@@ -130,18 +138,25 @@ def _restarted(
     objective = JointObjective(form)
     warm: list[list[Array]] = [hiding(objective, each) for each in hidden_directions(proof, plan.network)]
     if plan.targets:
-        found = least_loss(form, aimed_at(_asked(plan)), starts=0, warm=warm, seed=seed, progress=progress)
-        better = found.loss < -plan.utility * (1 - _MARGIN)
+        found = least_loss(form, aimed_at(_asked(plan)), warm=warm, seed=seed, progress=progress)
+        if found.loss >= -plan.utility * (1 - _MARGIN):
+            return None
     else:
         allowed = (plan.most_loss or 0.0) * (1 - _MARGIN)
-        wanted = np.array(list(weights.values()))
-        found = most_privacy(form, allowed, wanted, starts=0, warm=warm, seed=seed, progress=progress)
-        reached = [
-            found.privacy[k] / plan.privacy[name] for k, name in enumerate(weights) if weights[name] > 0
-        ]
-        better = min(reached) > 1 + _MARGIN
-    if not better:
-        return None
+        floors = in_order(_asked(plan), plan.network.private)
+        curve = JointCurve(form, np.array(list(weights.values())), SearchOptions(seed=seed), floors=floors)
+        level = curve.reached(np.array(list(plan.privacy.values()))) * (1 + _MARGIN)
+
+        def look(level: float) -> JointResult:
+            return least_loss(form, curve.targets(level), warm=warm, seed=seed, progress=progress)
+
+        found = look(level)
+        if found.loss > allowed:
+            return None
+        warm = [found.shrink]
+        top = Tried(max(level, min(curve.limit, SETTINGS.far)))
+        inside, _ = curve.affordable(look, allowed, Tried(level, found), top, free=curve.ceiling)
+        found = inside.found or found
     try:
         details = {**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual}
         asked = Asked(plan.targets, most_loss=plan.most_loss, floors=plan.floors)

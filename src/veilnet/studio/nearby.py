@@ -18,10 +18,12 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.floors import at_limit, floors_of, in_order
 from veilnet.designs.joint import (
+    SETTINGS,
     JointObjective,
     JointResult,
-    MostPrivacy,
-    Problem,
+    LeastLoss,
+    Levels,
+    Tried,
     followed,
     least_loss_problem,
     share_projectors,
@@ -40,16 +42,16 @@ __all__ = ["Nearby"]
 # On a network of few readings a step costs much less, and more of them come close to what a design finds.
 _FEW_READINGS = 36
 _PATIENT, _HURRIED = (10, 40), (3, 25)
+_LOOKS = 3  # at levels, for the one that a loss buys
 _SAME = 1e-3  # in logarithms of privacies: a known plan nearer than this is replaced
 
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """X of a plan, the logarithms of the privacies it reaches (of 1 + p_j), and its loss."""
+    """A plan, and the logarithms of the privacies it reaches (of 1 + p_j)."""
 
-    shrink: list[Array]
+    found: JointResult
     privacy: Array
-    loss: float
 
 
 class Nearby:
@@ -70,7 +72,6 @@ class Nearby:
         form = standard_form(verdict.network)
         self._objective = JointObjective(form)
         self._kept = in_order(self._floors, verdict.network.private)
-        self._free = share_projectors(self._objective)
         at_limits = at_limit(form, self._kept)
         self.untold = tuple(
             name for name, nothing in zip(verdict.network.private, at_limits, strict=True) if nothing
@@ -78,7 +79,7 @@ class Nearby:
         """Parameters that the free plan tells nothing of, so that no other plan may."""
         self._budget = _PATIENT if verdict.network.N <= _FEW_READINGS else _HURRIED
         self._known: list[_Known] = []
-        self._remember(self._free)
+        self._remember(share_projectors(self._objective))
 
     @property
     def quick(self) -> bool:
@@ -91,7 +92,7 @@ class Nearby:
             return self
         other = Nearby(self.verdict, given_up)
         for known in self._known:
-            other._remember(known.shrink)
+            other._remember(known.found.shrink)
         return other
 
     def learn(self, sanitizers: Mapping[str, Sanitizer]) -> None:
@@ -120,10 +121,8 @@ class Nearby:
             return perfect_plan(self.verdict, Asked(dict(targets)))
         kept = np.where(wanted > 0, wanted * (1 + MARGINS[0]), self._kept)
         problem = least_loss_problem(self._objective, kept)
-        asked = np.log1p(wanted)
-        near = min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max()))
         try:
-            return self._as_plan(self._followed(problem, near.shrink), Asked(dict(targets)))
+            return self._as_plan(self._followed(problem, self._nearest(wanted)), Asked(dict(targets)))
         except OtherDither as other:
             self._begin(check(other.network))
             return self.plan(targets)
@@ -135,23 +134,39 @@ class Nearby:
         """
         if loss <= 0:
             return perfect_plan(self.verdict, Asked(dict(self.verdict.ceiling)))
-        problem = MostPrivacy(loss, np.ones(self._kept.size), self._kept, self._free)
-        affordable = [known for known in self._known if known.loss <= loss]
-        near = max(affordable, key=lambda known: float(known.privacy.min()))
+        levels = Levels(np.ones(self._kept.size), self._kept)
+        kept = [known.found for known in self._known if levels.keeps_floors(known.found.privacy)]
+        kept.sort(key=lambda one: levels.reached(one.privacy))
+        place = max(place for place, one in enumerate(kept) if one.loss <= loss)
+        near, *dearer = [Tried(levels.reached(one.privacy), one) for one in kept[place:]]
+        top = Tried(min(*self.verdict.limit.values(), SETTINGS.far) * (1 - SETTINGS.near_limit))
+
+        def look(level: float) -> JointResult:
+            targets = levels.targets(level)
+            return self._followed(least_loss_problem(self._objective, targets), self._nearest(targets))
+
+        free = min(self.verdict.ceiling.values())
+        inside, _ = levels.affordable(look, loss, near, [*dearer, top][0], free=free, steps=_LOOKS)
         try:
-            return self._as_plan(self._followed(problem, near.shrink), Asked(most_loss=loss))
+            return self._as_plan(inside.found or kept[place], Asked(most_loss=loss))
         except OtherDither as other:
             self._begin(check(other.network))
             return self.within(loss)
 
-    def _followed(self, problem: Problem, start: list[Array]) -> JointResult:
+    def _nearest(self, wanted: Array) -> list[Array]:
+        """X of the known plan whose privacies are nearest."""
+        asked = np.log1p(wanted)
+        return min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max())).found.shrink
+
+    def _followed(self, problem: LeastLoss, start: list[Array]) -> JointResult:
         found = followed(self._objective, problem, start, *self._budget)
         self._remember(found.shrink)
         return found
 
     def _remember(self, shrink: list[Array]) -> None:
         at = self._objective(shrink)
-        made = _Known(shrink, np.log1p(at.privacy), at.loss)
+        found = JointResult(shrink, at.loss, at.privacy, 0, 0, 0, np.inf, interrupted=False, history=[])
+        made = _Known(found, np.log1p(at.privacy))
         self._known = [old for old in self._known if np.abs(old.privacy - made.privacy).max() > _SAME]
         self._known.append(made)
 

@@ -11,36 +11,31 @@ two nearest rungs of a ladder.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from veilnet._core.progress import Stopped
+from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.flat import as_it_is, between, sharpened
 from veilnet.designs.joint.hiding import hiding_plans
-from veilnet.designs.joint.levels import Levels
+from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
-from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.problem import LeastLoss
+from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.search import (
-    JointResult,
-    Search,
+    RowRace,
     best_hidden,
-    converge,
     default_starts,
     is_small,
     least_loss_problem,
-    polish,
-    result_of,
-    soften,
     solve,
-    turn,
 )
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import SearchOptions
+from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
@@ -73,7 +68,7 @@ class JointCurve(Levels):
         targets = self.targets(level)
         eased = np.minimum(targets, SETTINGS.far)
         near = min(level, SETTINGS.far)
-        found = self._least_loss(near, self._step_above(near), eased)
+        found = self._least_loss(near, self._raced(near), self._step_above(near), eased)
         if np.array_equal(eased, targets):
             return found
         # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
@@ -99,103 +94,69 @@ class JointCurve(Levels):
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
-        anchor = share_projectors(self.objective) if np.any(self.floors) else None
-        problem = MostPrivacy(budget, self.weights, self.floors, anchor)
         # Plans in closed form and those that cost the budget to the last digit are wanted as they are: the recheck
         # allows for the same rounding.
         allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
-        free = [
-            bound
-            for bound in self._bounds
-            if bound.at.loss <= allowed and problem.keeps_floors(self.objective.privacy(bound.shrink))
-        ]
+        shares = as_it_is(self.objective, share_projectors(self.objective))
+        affordable = [self._as_result(plan) for plan in (shares, *self._bounds) if plan.at.loss <= allowed]
+        known = [one for one in affordable if self.keeps_floors(one.privacy)]
         highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
-        if any(problem.level(self.objective.privacy(bound.shrink)) >= highest for bound in free):
-            return self._best(problem, self._nothing_run(problem), free)
-        low, high = self._bracket(allowed, highest)
-        warm = [result.shrink for result in (low, high) if result is not None]
-        found = solve(
-            self.form,
-            self.objective,
-            problem,
-            0 if warm else self._race_starts,
-            warm,
-            self._seed,
-            self._tell,
+        if not any(self.reached(one.privacy) >= highest for one in known):
+            inside, outside = self._bracket(allowed, highest)
+            near = [one.found for one in (inside, outside) if one.found is not None]
+            if near and not self.stopped:
+
+                def follow(level: float) -> JointResult:
+                    return self._least_loss(level, near, closely=False)
+
+                inside, _ = self._narrowed(follow, budget, inside, outside)
+            known += [] if inside.found is None else [inside.found]
+        best = max(known, key=lambda one: self.reached(one.privacy))
+        return replace(best, interrupted=self.stopped)
+
+    def _narrowed(
+        self,
+        look: Callable[[float], JointResult],
+        budget: float,
+        inside: Tried,
+        outside: Tried,
+        tolerance: float = 0.0,
+    ) -> tuple[Tried, Tried]:
+        price = min((bound.at.loss for bound in self._bounds), default=np.inf)
+        return self.affordable(
+            look, budget, inside, outside, tolerance=tolerance, free=self.ceiling, price=price
         )
-        if low is not None:
-            free.append(Finished(low.shrink, at := self.objective(low.shrink), problem.value(at)))
-            found = replace(found, starts=low.starts, agreed=low.agreed)
-        return self._best(problem, found, free)
 
-    def _bracket(self, budget: float, highest: float) -> tuple[JointResult | None, JointResult | None]:
-        """The results at two levels close together, the first within the budget and the second beyond it."""
-        inside: tuple[float, JointResult | None] = (self.ceiling, None)
-        outside: tuple[float, JointResult | None] = (highest, None)
-        dearer: list[tuple[float, JointResult]] = []
+    def _bracket(self, budget: float, highest: float) -> tuple[Tried, Tried]:
+        """Two levels close together, the first within the budget and the second beyond it."""
+        dearer: list[Tried] = []
 
-        def try_at(level: float, *, closely: bool = False) -> None:
-            nonlocal inside, outside
-            result = self.at(level) if closely else self._least_loss(level, closely=False)
-            if result.loss <= budget:
-                # A plan often reaches more than was asked of it.
-                inside = (max(level, min(self.reached(result.privacy), highest)), result)
-            else:
-                outside = (level, result)
-                dearer.append((level, result))
+        def glance(level: float) -> JointResult:
+            found = self._least_loss(level, self._raced(level), closely=False)
+            dearer.extend([Tried(level, found)] if found.loss > budget else [])
+            return found
 
-        def narrow(*, closely: bool) -> None:
-            for _ in range(SETTINGS.root_steps):
-                if self.stopped or np.log1p(outside[0]) - np.log1p(inside[0]) < SETTINGS.root_tolerance:
-                    break
-                try_at(self._level_between(inside, outside, budget), closely=closely)
-
-        narrow(closely=False)
+        top = Tried(highest)
+        inside, outside = self._narrowed(glance, budget, Tried(self.ceiling), top, SETTINGS.root_tolerance)
         # Where the loss is flat, a quick look takes much privacy for too dear: look closely at what nearly was not,
         # and a little further up.
-        nearly = [each for each in dearer if each[1].loss <= budget * (1 + SETTINGS.flat)]
-        for level, _ in sorted(nearly, key=lambda each: -each[0])[: SETTINGS.second_looks]:
-            above = [each for each in dearer if each[0] > level]
-            try_at(level, closely=True)
-            if self.stopped or inside[0] >= level:
-                outside = min(above, key=lambda each: each[0], default=(highest, None))
+        nearly = [one for one in dearer if one.found and one.found.loss <= budget * (1 + SETTINGS.flat)]
+        nearly = sorted(nearly, key=lambda one: -one.level)[: SETTINGS.second_looks]
+        looks = ((one.level, self.at(one.level)) for one in nearly if not self.stopped)
+        for level, found in looks:
+            if found.loss <= budget:
+                above = [one for one in dearer if one.level > level]
+                inside, outside = Tried(level, found), min(above, key=lambda one: one.level, default=top)
                 break
-        beyond = inside[0] * (1 + 2 * SETTINGS.root_tolerance)
-        if not self.stopped and beyond < highest:
-            before, outside = outside, (highest, None)
-            try_at(beyond, closely=True)
-            if inside[0] < beyond:
-                outside = before
-            narrow(closely=True)
-        if outside[1] is None and not self.stopped and inside[0] < highest:
-            try_at(highest)
-        return inside[1], outside[1]
-
-    def _level_between(
-        self,
-        inside: tuple[float, JointResult | None],
-        outside: tuple[float, JointResult | None],
-        budget: float,
-    ) -> float:
-        """A level inside the bracket: where a power law through both ends meets the budget, or the middle.
-
-        The law is one of loss / (price - loss), where price is that of a plan for every level: its own, as long as
-        little is lost, and where the loss is flat the law of what is saved.
-        """
-        low, high = np.log1p(inside[0]), np.log1p(outside[0])
-        part = 0.5
-        price = min((bound.at.loss for bound in self._bounds), default=np.inf)
-        if (
-            inside[1] is not None
-            and outside[1] is not None
-            and inside[1].loss > 0
-            and outside[1].loss < price
-        ):
-            below, wanted, above = (
-                np.log(loss) - np.log1p(-loss / price) for loss in (inside[1].loss, budget, outside[1].loss)
-            )
-            part = float(np.clip((wanted - below) / max(above - below, 1e-12), 0.1, 0.9))
-        return float(np.expm1(low + part * (high - low)))
+        beyond = inside.level * (1 + 2 * SETTINGS.root_tolerance)
+        if not self.stopped and beyond < highest and (found := self.at(beyond)).loss <= budget:
+            further = Tried(beyond, found)
+            inside, outside = self._narrowed(self.at, budget, further, top, SETTINGS.root_tolerance)
+        if outside.found is None and not self.stopped and inside.level < highest:
+            found = glance(highest)
+            outside = Tried(highest, found)
+            inside = outside if found.loss <= budget else inside
+        return inside, outside
 
     @property
     def _race_starts(self) -> int:
@@ -223,36 +184,37 @@ class JointCurve(Levels):
         if not level < above < self.limit * (1 - 1e-6):
             return None
         if place not in self._steps:
-            self._steps[place] = self._least_loss(above, closely=False)
+            self._steps[place] = self._least_loss(above, self._raced(above), closely=False)
         return self._steps[place]
 
     def _least_loss(
         self,
         level: float,
+        warm: list[JointResult],
         above: JointResult | None = None,
         targets: Array | None = None,
         *,
         closely: bool = True,
     ) -> JointResult:
-        """The least loss at a level, or at ``targets`` that are hardly below it; ``above`` answers a higher level."""
+        """The least loss at a level, or at ``targets`` that are hardly below it, from results at levels near it.
+
+        ``above`` answers a higher level.
+        """
         problem = least_loss_problem(self.objective, self.targets(level) if targets is None else targets)
-        search = Search.of(self.objective, problem, self._tell)
-        warm: list[JointResult] = []
+        race = RowRace(self.objective, problem, self._tell)
         try:
-            warm = self._raced(level)
             if self.stopped and not warm:
                 raise Stopped
-            polish(search, [one.shrink for one in (*warm, above) if one is not None], rivals=True)
+            near = [one.shrink for one in (*warm, above) if one is not None]
+            race.polish(near, SETTINGS.warm_margin, *SETTINGS.polish, rivals=True)
             if level < self.ceiling * (1 + SETTINGS.near_ceiling) or (closely and is_small(self.form)):
-                shares = share_projectors(self.objective)
-                search.runs.append(Run(self.objective, problem.copy(), shares, SETTINGS.cold_margin))
-                converge(search, search.runs[-1])
-            if closely and search.finished and is_small(self.form):
-                turn(search)
-                soften(search)
+                race.converge(race.begin(share_projectors(self.objective), SETTINGS.cold_margin))
+            if closely and is_small(self.form):
+                race.turn()
+                race.soften()
         except Stopped:
             self.stopped = True
-        found = result_of(search, interrupted=self.stopped)
+        found = race.result(interrupted=self.stopped)
         found = replace(
             found,
             starts=max(sum(one.starts for one in warm), found.starts),
@@ -265,24 +227,22 @@ class JointCurve(Levels):
         )
         return self._sharpened(problem, answer)
 
-    def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
+    def _best(self, problem: LeastLoss, found: JointResult, others: list[Finished]) -> JointResult:
         """The result, with a better plan in place of its own where there is one."""
         at = self.objective(found.shrink)
-        own = problem.value(at) if problem.feasible(at) else np.inf
-        better = min(others, key=lambda other: problem.value(other.at), default=None)
-        interrupted = found.interrupted or self.stopped
-        if better is None or problem.value(better.at) >= own:
-            return replace(found, interrupted=interrupted)
-        return replace(
-            found,
-            shrink=better.shrink,
-            loss=better.at.loss,
-            privacy=self.objective.with_infinities(better.shrink, better.at.privacy),
-            interrupted=interrupted,
-        )
+        better = min(others, key=lambda other: other.at.loss, default=None)
+        reaches = bool(np.all(at.privacy >= problem.targets))
+        if better is None or (reaches and better.at.loss >= at.loss):
+            return replace(found, interrupted=found.interrupted or self.stopped)
+        return self._as_result(better, found)
 
-    def _nothing_run(self, problem: Problem) -> JointResult:
-        return result_of(Search.of(self.objective, problem, self._tell), interrupted=False)
+    def _as_result(self, plan: Finished, found: JointResult | None = None) -> JointResult:
+        """A plan as a result, of the search that ``found`` another; of none where that is not given."""
+        privacy = self.objective.with_infinities(plan.shrink, plan.at.privacy)
+        if found is None:
+            found = JointResult(plan.shrink, 0.0, privacy, 0, 0, 0, np.inf, self.stopped, [])
+        interrupted = found.interrupted or self.stopped
+        return replace(found, shrink=plan.shrink, loss=plan.at.loss, privacy=privacy, interrupted=interrupted)
 
     def _raced(self, level: float) -> list[JointResult]:
         """Results at the rungs below and above a level; rungs are the same whatever is asked."""
@@ -305,13 +265,7 @@ class JointCurve(Levels):
                 starts = self._race_starts if self._starts is not None else -(-self._race_starts // 2)
                 problem = least_loss_problem(self.objective, wanted)
                 self._rungs[rung] = solve(
-                    self.form,
-                    self.objective,
-                    problem,
-                    starts,
-                    [],
-                    self._seed,
-                    self._tell,
+                    *(self.form, self.objective, problem, starts, [], self._seed, self._tell),
                     rounds=SETTINGS.rung_rounds,
                 )
             found.append(self._rungs[rung])
@@ -319,3 +273,24 @@ class JointCurve(Levels):
                 self.stopped = True
                 break
         return found
+
+
+def least_loss(
+    form: StandardForm,
+    targets: Array,
+    *,
+    starts: int | None = None,
+    warm: Sequence[list[Array]] = (),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> JointResult:
+    """Least utility loss with p_j >= targets_j (above the ceiling for some j, below the limit for all).
+
+    With ``warm`` starts only these are followed, and as many cold ones as asked: quick, and as good as they are.
+    """
+    targets = np.asarray(targets, dtype=np.float64)
+    if warm:
+        objective = JointObjective(form)
+        problem = least_loss_problem(objective, targets)
+        return solve(form, objective, problem, starts or 0, warm, seed, Teller(progress))
+    return JointCurve(form, targets, SearchOptions(starts, seed, progress)).at(float(targets.max()))

@@ -16,11 +16,14 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.search import JointResult, Search, polish, result_of
+from veilnet.designs.joint.race import JointResult
+from veilnet.designs.joint.search import RowRace
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import Teller
+
+_LEAST_PART = 1e-9  # of a plan in a mixture: less is rounding
 
 
 def sharpened(
@@ -40,10 +43,10 @@ def sharpened(
     for turn, margin in enumerate(SETTINGS.sharp_margins):
         saved = price - best.at.loss
         sharp = problem.sharper(min(price / max(saved, np.finfo(float).tiny), SETTINGS.sharpest))
-        search = Search.of(objective, sharp, tell)
-        polish(search, [best.shrink], rounds=SETTINGS.last_rounds, margin=margin)
-        reached = as_it_is(objective, result_of(search, interrupted=False).shrink)
-        iterations += sum(run.iterations for run in search.runs)
+        race = RowRace(objective, sharp, tell)
+        race.polish([best.shrink], margin, steps=SETTINGS.polish[1])
+        reached = as_it_is(objective, race.best()[0].shrink)
+        iterations += sum(run.iterations for run in race.runs)
         if problem.safe(reached.at) and reached.at.loss < best.at.loss:
             best = reached
         if turn > 0 and price - best.at.loss < saved * (1 + SETTINGS.worth_saving):
@@ -63,7 +66,7 @@ def between(objective: JointObjective, problem: LeastLoss, low: list[Array], hig
     def refined(start: float, end: float, rest: Callable[[float], float]) -> Finished:
         """Bisection until what is left of the nearer end is known to the tolerance."""
         plan = mixed(end)
-        while end - start > SETTINGS.between_tolerance * max(rest(end), SETTINGS.least_part):
+        while end - start > SETTINGS.between_tolerance * max(rest(end), _LEAST_PART):
             middle = (start + end) / 2
             tried = mixed(middle)
             if problem.safe(tried.at):

@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.problem import Merit
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
 
 _TINY = np.finfo(float).tiny
@@ -72,7 +72,7 @@ def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -
 
 
 def directions_worth_hiding(
-    objective: JointObjective, problem: Merit, blind: Array, trials: Array
+    objective: JointObjective, problem: LeastLoss, blind: Array, trials: Array
 ) -> list[Array]:
     """Directions that minimise the problem's merit, best first, near-duplicates dropped.
 
@@ -93,7 +93,7 @@ def directions_worth_hiding(
 
 def settle(
     objective: JointObjective,
-    problem: Merit,
+    problem: LeastLoss,
     blind: Array,
     start: Array,
     *,

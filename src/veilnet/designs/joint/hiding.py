@@ -20,7 +20,8 @@ from scipy.linalg import null_space
 
 from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint.hidden import hiding, hiding_all, settle
-from veilnet.designs.joint.objective import Evaluation, JointObjective
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
@@ -40,16 +41,6 @@ class _Candidate:
     directions: Array
     loss: float
     basis: Array
-
-
-class _LossAlone:
-    """log(1 + loss), and nothing else."""
-
-    def __init__(self, private: int) -> None:
-        self._none = np.zeros(private)
-
-    def merit(self, at: Evaluation) -> tuple[float, float, Array]:
-        return float(np.log1p(at.loss)), 1.0 / (1.0 + at.loss), self._none
 
 
 def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Hiding]:
@@ -84,7 +75,7 @@ def _cheapest(
 def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: int) -> list[_Candidate]:
     """Single directions, cheapest first: the best of each subspace, optimised where that can pay."""
     rng = np.random.default_rng(seed)
-    problem = _LossAlone(len(form.private))
+    problem = LeastLoss(np.zeros(len(form.private)))  # the loss alone
 
     def candidate(basis: Array, coordinates: Array) -> _Candidate:
         direction = basis @ (coordinates / np.linalg.norm(coordinates))

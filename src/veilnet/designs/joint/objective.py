@@ -62,6 +62,9 @@ class Objective(Protocol):
     def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
 
+    def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
+        """The privacies at X, infinite where nothing bounds them."""
+
 
 class JointObjective:
     """Loss and privacies of a network in standard form, as functions of X (one array per size group)."""

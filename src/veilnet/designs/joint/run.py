@@ -8,8 +8,8 @@ from veilnet._core.types import Array
 from veilnet.designs.joint.chart import SineChart
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import Evaluation, Objective
-from veilnet.designs.joint.problem import Problem
-from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.problem import LeastLoss
+from veilnet.designs.joint.settings import ROWS, SETTINGS
 
 
 class Run:
@@ -25,20 +25,19 @@ class Run:
     def __init__(
         self,
         objective: Objective,
-        problem: Problem,
+        problem: LeastLoss,
         start: list[Array],
         margin: float,
         *,
         primed: bool = False,
-        memory: int | None = None,
+        memory: int = ROWS.memory,
     ) -> None:
         self.objective = objective
         self.problem = problem
         self.chart = SineChart(objective.groups)
         self.point = self.chart.flat(start, margin)
-        if memory is None:
-            memory = SETTINGS.memory if self.point.size <= SETTINGS.many_entries else SETTINGS.memory_of_many
-        self.curvature = Curvature(self.point.size, memory)
+        few = SETTINGS.memory_of_many if self.point.size > SETTINGS.many_entries else memory
+        self.curvature = Curvature(self.point.size, few)
         self.iterations = 0
         self.history: list[tuple[float, Array]] = []
         self.gap = np.inf
@@ -46,13 +45,12 @@ class Run:
         self._freed_at = np.inf
         self.shrink, frames = self.chart.shrink(self.point)
         self.at = objective(self.shrink)
-        retreat = problem.retreat(objective, self.shrink)
-        feasible = objective(retreat)
-        if not np.isfinite(self.at.loss):  # messages that leave no steady state: nothing to begin from
-            self.point = self.chart.flat(retreat, margin)
+        while not np.isfinite(self.at.loss):  # no steady state: there is one where all is sent with noise
+            start = [(x + np.eye(x.shape[1]) / 2) / 2 for x in self.shrink]
+            self.point = self.chart.flat(start, margin)
             self.shrink, frames = self.chart.shrink(self.point)
             self.at = objective(self.shrink)
-        problem.restart(self.at, feasible)
+        problem.restart(self.at, objective(problem.retreat(objective, self.shrink)))
         if primed:
             problem.prime(self.at)
             problem.fit(self.at, *self._logarithmic_gradients(frames))
@@ -82,7 +80,7 @@ class Run:
         self.problem.fit(self.at, *self._logarithmic_gradients(frames))
         self.history.append((self.at.loss, self.at.privacy))
         self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
-        if stopped and self.gap > SETTINGS.open_gap:
+        if stopped and self.gap > SETTINGS.gap:
             self.settled = self._freed_at - self.estimate < SETTINGS.worthwhile
             self._freed_at = self.estimate
             jump = max(jump, SETTINGS.escape)
@@ -115,7 +113,7 @@ class Run:
 
 
 def toward_vertex(
-    objective: Objective, problem: Problem, at: Evaluation, shrink: list[Array]
+    objective: Objective, problem: LeastLoss, at: Evaluation, shrink: list[Array]
 ) -> tuple[float, list[Array]]:
     """Frank-Wolfe gap of the Lagrangian at X, and the projectors that minimise its linear model."""
     gap, vertices = 0.0, []

@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Evaluation, Objective
-from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
 
 _LONGEST_STEP = 0.5
@@ -63,7 +63,7 @@ class _Face:
         return _Face(vectors, values)
 
 
-def finish(objective: Objective, problem: Problem, shrink: list[Array]) -> Finished:
+def finish(objective: Objective, problem: LeastLoss, shrink: list[Array]) -> Finished:
     """The simplest feasible X near ``shrink``: as many exact zeros and ones as cost next to nothing."""
     decomposed = [np.linalg.eigh(x) for x in shrink]
     best: Finished | None = None
@@ -85,7 +85,7 @@ def finish(objective: Objective, problem: Problem, shrink: list[Array]) -> Finis
     return next(candidate for candidate in tried if candidate.value <= best.value + SETTINGS.snap_price)
 
 
-def retreat(objective: Objective, problem: Problem, shrink: list[Array]) -> Finished:
+def retreat(objective: Objective, problem: LeastLoss, shrink: list[Array]) -> Finished:
     """The feasible point reached by giving way as a whole: crude, but it always exists."""
     reached = problem.retreat(objective, [_clipped(x) for x in shrink])
     at = objective(reached)
@@ -102,7 +102,7 @@ def _clipped(x: Array) -> Array:
     return clipped
 
 
-def _repair(objective: Objective, problem: Problem, face: _Face) -> Finished | None:
+def _repair(objective: Objective, problem: LeastLoss, face: _Face) -> Finished | None:
     """Newton steps inside the face until every constraint holds with a whisker to spare."""
     for _ in range(SETTINGS.snap_steps):
         shrink = face.shrink()

@@ -9,13 +9,13 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import directions_worth_hiding, hiding
 from veilnet.designs.joint.objective import JointObjective, Objective
-from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
 
 def starting_points(
-    form: StandardForm, objective: JointObjective, problem: Problem, starts: int, seed: int
+    form: StandardForm, objective: JointObjective, problem: LeastLoss, starts: int, seed: int
 ) -> Iterator[list[Array]]:
     """As many starts as asked, best bets first.
 
@@ -31,9 +31,7 @@ def starting_points(
     blind = unseen_by(form.public)
     principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
     trials = np.vstack([principal[:3], rng.standard_normal((SETTINGS.direction_trials, blind.shape[1]))])
-    worth = directions_worth_hiding(
-        objective, problem, blind, trials[: max(SETTINGS.trials_per_start * (starts - 1), 1)]
-    )
+    worth = directions_worth_hiding(objective, problem, blind, trials[: 2 * (starts - 1)])
     share = -(-(starts - 1) // 4)
     chosen = [*worth[:share], *(blind @ row for row in principal[: min(share, 3)])][: starts - 1]
     for direction in chosen:
@@ -104,12 +102,12 @@ def disturbed(
     What tells one basin from another is mostly which direction of x is hidden. So most or some agents hide another of
     the directions that the centre knows little of; or some fall silent; or all are softened.
     """
-    turn, kind = divmod(number, len(SETTINGS.hiding_parts) + 2)
+    turn, kind = divmod(number, SETTINGS.little_known + 2)
     little_known = objective.least_known(shrink)[1][:, 1 : 1 + SETTINGS.little_known]
-    if kind < len(SETTINGS.hiding_parts) and little_known.shape[1]:
-        part = SETTINGS.hiding_parts[kind]
+    if kind < SETTINGS.little_known and little_known.shape[1]:
+        part = SETTINGS.hiding_part
         other = hiding(objective, little_known[:, (kind + turn) % little_known.shape[1]])
-    elif kind == len(SETTINGS.hiding_parts):
+    elif kind == SETTINGS.little_known:
         part, other = SETTINGS.silent_part, [0 * x for x in shrink]
     else:
         return shrink, float(rng.uniform(0.05, 0.4))

@@ -15,10 +15,11 @@ import numpy as np
 
 from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd, Known
 from veilnet.designs.many.mixture import Answers, Figures, Question
-from veilnet.designs.many.prices import PriceSearch, problem_of
+from veilnet.designs.many.prices import PriceSearch
 from veilnet.designs.many.recipes import Rule
 
 GAP = 3e-5
@@ -107,7 +108,7 @@ class Descent:
             if gap > _OPEN_GAP and effort.steps:
                 before = self._answers().at(weights)
                 prices = self._next(question, weights, before)[0]
-                recipes, self._prices = self._searched(question, prices, effort)
+                recipes, self._prices = self._searched(question, before, prices, effort)
                 self.add(recipes)
                 weights = np.append(weights, np.zeros(len(self._known) - weights.size))
                 rival = self._begin(question, refuge)
@@ -166,12 +167,17 @@ class Descent:
             self._reached = weights
         return self._answers().best(question, weights, refuge), gap
 
-    def _searched(self, question: Question, start: Rule, effort: Effort) -> tuple[list[Rule], Array]:
+    def _searched(
+        self, question: Question, at: Figures, start: Rule, effort: Effort
+    ) -> tuple[list[Rule], Array]:
+        """Prices for the targets; within a loss, for the privacies that the mixture ``at`` hand reaches with it."""
         search = PriceSearch(self.crowd, self._scale, self._tell)
+        targets = question.targets
+        if question.weights is not None:
+            targets = np.maximum(targets, np.exp(-question.value(at)) * question.weights)
+        problem = LeastLoss.between(targets, self.ceiling, self.limit)
         try:
-            return search.best(
-                problem_of(question, self.ceiling, self.limit), start, effort.steps, effort.rounds
-            )
+            return search.best(problem, start, effort.steps, effort.rounds)
         finally:
             self._passes += search.passes
 

@@ -14,10 +14,10 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import Evaluation
-from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd
-from veilnet.designs.many.mixture import Answers, Figures, Question
+from veilnet.designs.many.mixture import Answers, Figures
 from veilnet.designs.many.recipes import Rule
 
 SOFTNESS = 0.05
@@ -25,13 +25,6 @@ SOFTNESS = 0.05
 _TOLERANCE = 1e-7
 _ENOUGH = 1e-4  # progress of a round, in log loss or log level, below which no other is made
 _TINY = np.finfo(float).tiny
-
-
-def problem_of(question: Question, ceiling: Array, limit: Array) -> LeastLoss | MostPrivacy:
-    """The question as an augmented Lagrangian; ceiling and limit are the privacies of shares and of silence."""
-    if question.budget is not None and question.weights is not None:
-        return MostPrivacy(question.budget, question.weights, question.targets)
-    return LeastLoss.between(question.targets, ceiling, limit)
 
 
 class PriceSearch:
@@ -44,9 +37,7 @@ class PriceSearch:
         self._crowd, self._scale, self._tell = crowd, scale, tell
         self.passes = 0
 
-    def best(
-        self, problem: LeastLoss | MostPrivacy, start: Rule, steps: int, rounds: int
-    ) -> tuple[list[Rule], Array]:
+    def best(self, problem: LeastLoss, start: Rule, steps: int, rounds: int) -> tuple[list[Rule], Array]:
         """Prices reached from ``start``, softly answered and at the Lagrangian's gradient; and what a logarithm of
         each privacy is then worth in logarithms of the loss.
         """
@@ -92,7 +83,7 @@ class PriceSearch:
         self.passes += 1
         return self._crowd.pull(recipe, figures.estimate, worths)
 
-    def _fit(self, problem: LeastLoss | MostPrivacy, recipe: Rule, at: Evaluation, figures: Figures) -> None:
+    def _fit(self, problem: LeastLoss, recipe: Rule, at: Evaluation, figures: Figures) -> None:
         units = np.diag(1 / figures.values)
         worths = -units[:, self._crowd.owner]
         slopes = self._pull(recipe, figures, worths).reshape(len(worths), -1)

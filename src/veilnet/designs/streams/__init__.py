@@ -2,5 +2,5 @@
 
 Read ``tradeoff`` (utility against privacy), then what it is made of:
 ``arrays`` and ``knowledge`` (what agents know), ``objective`` (loss and privacies with gradients, by ``doubling``),
-``search``, ``curve`` and ``limit``.
+``curve`` and ``limit``.
 """

@@ -8,6 +8,7 @@ candidates, so that the answer is never worse than either.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,22 +16,23 @@ import numpy as np
 
 from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
-from veilnet.designs.joint.levels import Levels
-from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
-from veilnet.designs.joint.run import toward_vertex
-from veilnet.designs.joint.search import JointResult
-from veilnet.designs.joint.snap import finish, retreat
+from veilnet.designs.joint.levels import Levels, Tried
+from veilnet.designs.joint.problem import LeastLoss
+from veilnet.designs.joint.race import JointResult, Race
+from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM
+from veilnet.designs.joint.snap import finish
 from veilnet.designs.joint.starts import random_shrink
 from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
-from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedded, projectors
 
 _SMALL = 60  # numbers in the joint state up to which starts are cheap
-# For small streams and for others: starts, those of each race that are settled, and updates of the multipliers then.
-_STARTS, _FINISHERS, _ROUNDS = (12, 4), (2, 1), (12, 4)
-_PLAIN_STARTS = 5
+_STARTS, _STARTS_OF_LARGE, _PLAIN_STARTS = 12, 4, 5
 _DISTURBANCE = 0.5
+_CLOSE = 1e-3  # by which a level and a loss are surely beyond those of a result close by, relative
+
+Start = tuple[list[Array], float]
+"""A point to begin at, and how far it is drawn away from exact zeros and ones."""
 
 
 class StreamCurve(Levels):
@@ -56,9 +58,9 @@ class StreamCurve(Levels):
         self.plain = None if plain is None else StreamObjective(plain)
         self.stopped = False
         self._seed, self._tell = options.seed, options.tell
-        size = 0 if len(knowledge.transition) <= _SMALL else 1
-        self._starts = _STARTS[size] if options.starts is None else options.starts
-        self._finishers, self._rounds = _FINISHERS[size], _ROUNDS[size]
+        small = len(knowledge.transition) <= _SMALL
+        self._pace, usual = (STREAM, _STARTS) if small else (LARGE_STREAM, _STARTS_OF_LARGE)
+        self._starts = usual if options.starts is None else options.starts
         self.sharing = projectors(self.objective, self.objective.knowledge.shares)
         self._ceilings = self.objective(self.sharing).privacy
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
@@ -68,11 +70,14 @@ class StreamCurve(Levels):
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
         if level not in self._found:
-            problem = self._least_loss(level)
-            found = self._search(problem, problem.copy())
-            near = min(self._found, key=lambda other: abs(other - level), default=None)
-            if near is not None and not self.stopped:
-                found = self._polished(problem.copy(), self._found[near], found)
+            found = self._search(self._least_loss(level))
+            if self._found and not self.stopped:
+                near = self._follow(level)
+                found = replace(
+                    min(near, found, key=lambda each: each.loss),
+                    starts=found.starts + near.starts,
+                    iterations=found.iterations + near.iterations,
+                )
             self._found[level] = found
             self._serve_for_less()
         return self._found[level]
@@ -81,115 +86,137 @@ class StreamCurve(Levels):
         self, near: JointResult, *, level: float | None = None, loss: float | None = None
     ) -> JointResult:
         """A result taken to a level, or a loss, close to its own without a new search."""
-        problem = self._most_privacy(loss or 0.0) if level is None else self._least_loss(level)
-        finished = finish(self.objective, problem, near.shrink)
-        return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
+
+        def repaired(level: float) -> JointResult:
+            finished = finish(self.objective, self._least_loss(level), near.shrink)
+            return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
+
+        return self._aimed(repaired, near, level, loss)
 
     def softened(
         self, near: JointResult, finest: float, *, level: float | None = None, loss: float | None = None
     ) -> JointResult:
         """A result once more, where every number really carries as much noise as ``finest`` says at least."""
-        problem = self._most_privacy(loss or 0.0) if level is None else self._least_loss(level)
-        race = Race(
-            StreamObjective(self.objective.knowledge, finest=finest), problem, self._tell, self._rounds
-        )
-        try:
-            race.polish(Start(near.shrink, STREAM_SETTINGS.fine_margin))
-        except Stopped:
-            self.stopped = True
-            race.stop()
-        best = race.best()[0]
-        return replace(near, shrink=best.shrink, loss=best.at.loss, privacy=best.at.privacy)
+        objective = StreamObjective(self.objective.knowledge, finest=finest)
+
+        def polished(level: float) -> JointResult:
+            race = Race(objective, self._least_loss(level), self._tell, self._pace, near.shrink)
+            best = self._polished(race, near.shrink, SETTINGS.fine_margin)
+            return replace(near, shrink=best.shrink, loss=best.loss, privacy=best.privacy)
+
+        return self._aimed(polished, near, level, loss)
+
+    def _aimed(
+        self,
+        look: Callable[[float], JointResult],
+        near: JointResult,
+        level: float | None,
+        loss: float | None,
+    ) -> JointResult:
+        """What is found at a level; or at the one that a loss buys, which is close to that of a result."""
+        if level is not None:
+            return look(level)
+        close = Tried(self.reached(near.privacy) * (1 + _CLOSE), replace(near, loss=near.loss * (1 + _CLOSE)))
+        inside, _ = self.affordable(look, loss or 0.0, Tried(self.ceiling), close, free=self.ceiling)
+        return inside.found or near
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
-        problem = self._most_privacy(budget)
-        # Readings alone need not reach the floors within the loss: what they do reach is a start, no more.
-        direct = self._search(problem, MostPrivacy(budget, self.weights))
-        if self.stopped:
-            return direct
-        # Ask the other question too, so that the answers to both agree.
-        level = problem.level(direct.privacy)
-        if not self.ceiling * (1 + 1e-9) < level < self.limit * (1 - 1e-9):
-            return direct
-        inverse = self.at(level)
-        if self.stopped or inverse.loss >= budget * (1 - 1e-6):
-            return direct
-        return self._polished(problem.copy(), inverse, direct)
+        race = Race(self.objective, LeastLoss(0 * self.weights), self._tell, self._pace)
+        race.know([self.sharing])
+        free = Tried(self.ceiling, race.result())
+        top = Tried(min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit))
 
-    def _least_loss(self, level: float) -> Problem:
+        def glance(level: float) -> JointResult:
+            return self._follow(level) if self._found else self.at(level)
+
+        inside, outside = self.affordable(
+            glance, budget, free, top, tolerance=SETTINGS.root_tolerance, free=self.ceiling
+        )
+        if inside is not free and not self.stopped:
+            # What was followed there may be far from the best at that level: search there too.
+            raced = self.at(inside.level)
+            if inside.found is None or raced.loss < inside.found.loss:
+                inside, outside = Tried(inside.level, raced), top
+        if not self.stopped:
+            inside, _ = self.affordable(self._follow, budget, inside, outside, free=self.ceiling)
+        return replace(inside.found or race.result(), interrupted=self.stopped)
+
+    def _least_loss(self, level: float) -> LeastLoss:
         return LeastLoss.between(self.targets(level), self._ceilings, self._limits)
 
-    def _most_privacy(self, budget: float) -> Problem:
-        return MostPrivacy(budget, self.weights, self.floors, self.sharing if np.any(self.floors) else None)
+    def _follow(self, level: float) -> JointResult:
+        """What is reached at a level from the nearest one that was searched."""
+        near = self._found[min(self._found, key=lambda other: abs(np.log1p(other) - np.log1p(level)))]
+        race = Race(self.objective, self._least_loss(level), self._tell, self._pace, near.shrink)
+        return self._polished(race, near.shrink, SETTINGS.mixed_margin)
 
-    def _polished(self, problem: Problem, near: JointResult, known: JointResult) -> JointResult:
-        """What is known, or something better reached from a result that is near."""
-        race = Race(self.objective, problem, self._tell, self._rounds)
-        race.know([near.shrink])
+    def _polished(self, race: Race, start: list[Array], margin: float) -> JointResult:
         try:
-            race.polish(Start(near.shrink, STREAM_SETTINGS.warm_margin))
-        except Stopped:
-            self.stopped = True
-        if not race.finished:
-            return known
-        better = self._best(race)
-        if problem.value(race.best()[0].at) >= problem.value(self.objective(known.shrink)):
-            return known
-        return replace(
-            better, starts=known.starts + better.starts, iterations=known.iterations + better.iterations
-        )
-
-    def _search(self, problem: Problem, plain_problem: Problem) -> JointResult:
-        race = Race(self.objective, problem, self._tell, self._rounds)
-        race.know([self.sharing])
-        fallback = retreat(self.objective, problem, self.sharing)
-        race.finished.append((fallback, None))
-        try:
-            if self.stopped:
-                raise Stopped
-            plain = self._memoryless(plain_problem)
-            race.know([] if plain is None else [plain])
-            points = self._starting_points(plain)
-            for place, finest in enumerate(STREAM_SETTINGS.coarse):
-                turn = points[place :: len(STREAM_SETTINGS.coarse)]
-                if turn:
-                    race.run(turn, self._finishers, finest)
+            race.polish([start], margin)
         except Stopped:
             self.stopped = True
             race.stop()
-        return self._best(race)
+        return race.result(interrupted=self.stopped)
 
-    def _memoryless(self, problem: Problem) -> list[Array] | None:
+    def _search(self, problem: LeastLoss) -> JointResult:
+        race = Race(self.objective, problem, self._tell, self._pace, self.sharing)
+        race.know([self.sharing])
+        try:
+            if self.stopped:
+                raise Stopped
+            plain = self._memoryless(problem.copy())
+            race.know([] if plain is None else [plain])
+            points = self._starting_points(plain)
+            for place, finest in enumerate(SETTINGS.coarse):
+                self._coarsely(race, points[place :: len(SETTINGS.coarse)], finest)
+        except Stopped:
+            self.stopped = True
+            race.stop()
+        return race.result(interrupted=self.stopped)
+
+    def _coarsely(self, race: Race, starts: list[Start], finest: float) -> None:
+        """Race starts where the least noise of messages is ``finest``, and take the best to the end without it."""
+        objective = race.objective
+        assert isinstance(objective, StreamObjective)
+        if not starts:
+            return
+        coarser = objective.coarser(finest)
+        coarse = Race(coarser, race.problem, race.tell, race.pace)
+        try:
+            for shrink, margin in starts:
+                coarse.begin(shrink, margin)
+            for run in coarse.leaders():
+                coarse.converge(run)
+                self._tell("convergence", 1.0)
+        finally:
+            race.runs += coarse.runs
+        settled = objective.finer(coarser, coarse.best()[0].shrink)
+        race.know([settled])
+        race.polish([settled], SETTINGS.fine_margin)
+
+    def _memoryless(self, problem: LeastLoss) -> list[Array] | None:
         """The best design on the readings alone, among those with memory."""
         if self.plain is None:
             return None
-        race = Race(self.plain, problem, self._tell, _ROUNDS[0])
         rng = np.random.default_rng([self._seed, 1])
         raw = [np.array([np.eye(group.size)] * group.count) for group in self.plain.groups]
-        race.finished.append((retreat(self.plain, problem, raw), None))
-        starts = [Start(raw, STREAM_SETTINGS.cold_margin)]
-        starts += [
-            Start(random_shrink(self.plain, rng), STREAM_SETTINGS.warm_margin)
-            for _ in range(_PLAIN_STARTS - 1)
-        ]
-        race.run(starts, _FINISHERS[0], STREAM_SETTINGS.coarse[0])
+        race = Race(self.plain, problem, self._tell, STREAM, raw)
+        others = [(random_shrink(self.plain, rng), SETTINGS.mixed_margin) for _ in range(_PLAIN_STARTS - 1)]
+        self._coarsely(race, [(raw, SETTINGS.cold_margin), *others], SETTINGS.coarse[0])
         return embedded(self.objective, self.plain, race.best()[0].shrink)
 
     def _starting_points(self, plain: list[Array] | None) -> list[Start]:
         """As many starts as asked, best bets first."""
         rng = np.random.default_rng([self._seed, 2])
-        points = [
-            Start(self.sharing, STREAM_SETTINGS.near_margin),
-            Start(self.sharing, STREAM_SETTINGS.cold_margin),
-        ]
+        points = [(self.sharing, SETTINGS.warm_margin), (self.sharing, SETTINGS.cold_margin)]
         if plain is not None:
             half = [(one + other) / 2 for one, other in zip(self.sharing, plain, strict=True)]
-            points += [Start(half, STREAM_SETTINGS.warm_margin), Start(plain, STREAM_SETTINGS.cold_margin)]
+            points += [(half, SETTINGS.mixed_margin), (plain, SETTINGS.cold_margin)]
         while len(points) < self._starts:
             kind = len(points) // 2 % 2
             shrink = self._disturbed(rng) if kind else random_shrink(self.objective, rng)
-            points.append(Start(shrink, STREAM_SETTINGS.warm_margin))
+            points.append((shrink, SETTINGS.mixed_margin))
         return points[: self._starts]
 
     def _disturbed(self, rng: np.random.Generator) -> list[Array]:
@@ -210,20 +237,30 @@ class StreamCurve(Levels):
             if self._found[higher].loss < self._found[lower].loss:
                 self._found[lower] = self._found[higher]
 
-    def _best(self, race: Race) -> JointResult:
-        winner, run = race.best()
-        residual, history = np.inf, []
-        if run is not None:
-            residual = toward_vertex(self.objective, run.problem, winner.at, winner.shrink)[0]
-            history = [(loss, race.problem.level(privacy)) for loss, privacy in run.history]
-        return JointResult(
-            winner.shrink,
-            winner.at.loss,
-            winner.at.privacy,
-            len(race.runs),
-            max(race.agreeing(winner.value), 1),
-            sum(each.iterations for each in race.runs),
-            residual,
-            self.stopped,
-            history,
-        )
+
+def embedded(objective: StreamObjective, plain: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
+    """A memoryless plan among those with memory: readings come first in every agent's knowledge."""
+    by_agent: dict[int, Array] = {}
+    for group, stack in zip(plain.groups, shrink, strict=True):
+        by_agent.update(zip(group.agents.tolist(), stack, strict=True))
+    made = []
+    for group in objective.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents.tolist()):
+            x = by_agent[agent]
+            stack[place, : len(x), : len(x)] = x
+        made.append(stack)
+    return made
+
+
+def projectors(objective: StreamObjective, rows: Sequence[Array]) -> list[Array]:
+    """Projectors onto the span of each agent's rows: these sent without noise, and nothing else."""
+    made = []
+    for group in objective.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents.tolist()):
+            _, sizes, right = np.linalg.svd(rows[agent], full_matrices=False)
+            kept = right[sizes > 1e-12 * sizes.max(initial=0.0)]
+            stack[place] = kept.T @ kept
+        made.append(stack)
+    return made

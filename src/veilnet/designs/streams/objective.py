@@ -79,6 +79,10 @@ class StreamObjective:
     def _unsettled(self) -> Evaluation:
         return Evaluation(np.inf, np.full(self.targets, np.inf), [])
 
+    def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:  # noqa: ARG002
+        """The privacies as they are: infinite ones are found so."""
+        return privacy
+
     def coarser(self, finest: float) -> StreamObjective:
         """The same with a larger least noise: a smoother landscape to begin a search in."""
         return self if self.finest >= finest else StreamObjective(self.knowledge, finest=finest)
