@@ -139,7 +139,8 @@ def test_agents_are_turned_from_the_best_plan(monkeypatch: pytest.MonkeyPatch) -
     begun: list[list[Array]] = []
     monkeypatch.setattr(search, "turned_about", lambda shrink: begun.append(shrink) or [])
     poor, good, best = (
-        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss) for loss in (0.9, 0.1, 0.01)
+        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss)
+        for loss in (0.9, 0.1, 0.01)
     )
     nothing: Any = None
     found: Any = object()

@@ -85,19 +85,22 @@ class Levels:
     ) -> tuple[Tried, Tried]:
         """Levels within and beyond a loss, nearer to each other: the root of what ``look`` finds at a level.
 
-        It ends where their logarithms differ by the tolerance, the loss is spent, or what was found was interrupted.
+        It ends where logarithms of levels, or of the loss and what is spent of it, differ by the tolerance, or where
+        what was found was interrupted.
 
         free:  the level below which nothing is lost.
         price: of a plan for every level.
         """
         sides: list[bool] = []
         for _ in range(SETTINGS.root_steps if steps is None else steps):
-            spent = inside.found is not None and inside.found.loss >= budget * (1 - _SPENT)
+            spent = inside.found is not None and inside.found.loss >= budget * (1 - max(_SPENT, tolerance))
             if spent or np.log1p(outside.level) - np.log1p(inside.level) <= tolerance:
                 break
             stuck = len(sides) > 1 and sides[-1] == sides[-2]  # the law misleads: the middle is safe
             law = Tried(inside.level), Tried(outside.level)
-            level = _level_between(*(law if stuck else (inside, outside)), budget * (1 - _SPENT / 2), free, price)
+            level = _level_between(
+                *(law if stuck else (inside, outside)), budget * (1 - _SPENT / 2), free, price
+            )
             found = look(level)
             sides = [] if stuck else [*sides, found.loss <= budget]
             if found.loss <= budget:
@@ -135,5 +138,5 @@ def _level_between(inside: Tried, outside: Tried, budget: float, free: float, pr
         height = np.exp(min(x + (odds(budget) - y) / law, np.log(high - bottom)))
         part = float((bottom + height - low) / (high - low))
         # Close together the law is as good as the truth; far apart it may be far from it.
-        margin = 0.1 if high - low > SETTINGS.root_tolerance else 1e-3
+        margin = 0.02 if high - low > SETTINGS.root_tolerance else 1e-3
     return float(np.expm1(low + np.clip(part, margin, 1 - margin) * (high - low)))

@@ -29,6 +29,8 @@ from veilnet.designs.streams.objective import StreamObjective
 _SMALL = 60  # numbers in the joint state up to which starts are cheap
 _STARTS, _STARTS_OF_LARGE, _PLAIN_STARTS = 12, 4, 5
 _DISTURBANCE = 0.5
+_QUICK = 4  # rounds of a glance at a level, for where it lies
+_LAST_LOOKS = 4  # at levels near the one that a loss buys: a step of a stream costs too much for more
 _CLOSE = 1e-3  # by which a level and a loss are surely beyond those of a result close by, relative
 
 Start = tuple[list[Array], float]
@@ -66,12 +68,14 @@ class StreamCurve(Levels):
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
         self.ceiling, self.limit = self.reached(self._ceilings), self.reached(self._limits)
         self._found: dict[float, JointResult] = {}
+        self._looks: list[Tried] = []
 
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
         if level not in self._found:
-            found = self._search(self._least_loss(level))
-            if self._found and not self.stopped:
+            known = bool(self._looks)
+            found = self._search(level, self._starts)
+            if known and not self.stopped:
                 near = self._follow(level)
                 found = replace(
                     min(near, found, key=lambda each: each.loss),
@@ -128,38 +132,51 @@ class StreamCurve(Levels):
         top = Tried(min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit))
 
         def glance(level: float) -> JointResult:
-            return self._follow(level) if self._found else self.at(level)
+            """A search from half the starts, and from then on what is followed from there."""
+            return self._follow(level, _QUICK) if self._looks else self._search(level, -(-self._starts // 2))
 
         inside, outside = self.affordable(
             glance, budget, free, top, tolerance=SETTINGS.root_tolerance, free=self.ceiling
         )
         if inside is not free and not self.stopped:
-            # What was followed there may be far from the best at that level: search there too.
-            raced = self.at(inside.level)
+            # What was followed there may be far from the best at that level: search there too. What is left of the
+            # loss buys no more of the height above the ceiling than its own part of it, as losses grow at least so fast.
+            raced = self._search(inside.level, self._starts)
             if inside.found is None or raced.loss < inside.found.loss:
-                inside, outside = Tried(inside.level, raced), top
+                bottom = np.log1p(self.ceiling)
+                height = (np.log1p(inside.level) - bottom) * budget / raced.loss
+                inside = Tried(inside.level, raced)
+                outside = Tried(min(float(np.expm1(bottom + height)), top.level))
         if not self.stopped:
-            inside, _ = self.affordable(self._follow, budget, inside, outside, free=self.ceiling)
+            inside, _ = self.affordable(
+                self._follow, budget, inside, outside, free=self.ceiling, steps=_LAST_LOOKS
+            )
         return replace(inside.found or race.result(), interrupted=self.stopped)
 
     def _least_loss(self, level: float) -> LeastLoss:
         return LeastLoss.between(self.targets(level), self._ceilings, self._limits)
 
-    def _follow(self, level: float) -> JointResult:
-        """What is reached at a level from the nearest one that was searched."""
-        near = self._found[min(self._found, key=lambda other: abs(np.log1p(other) - np.log1p(level)))]
+    def _follow(self, level: float, rounds: int | None = None) -> JointResult:
+        """What is reached at a level from the nearest one that was looked at."""
+        near = min(self._looks, key=lambda one: abs(np.log1p(one.level) - np.log1p(level))).found
+        assert near is not None
         race = Race(self.objective, self._least_loss(level), self._tell, self._pace, near.shrink)
-        return self._polished(race, near.shrink, SETTINGS.mixed_margin)
+        found = self._polished(race, near.shrink, SETTINGS.warm_margin, rounds)
+        self._looks.append(Tried(level, found))
+        return found
 
-    def _polished(self, race: Race, start: list[Array], margin: float) -> JointResult:
+    def _polished(
+        self, race: Race, start: list[Array], margin: float, rounds: int | None = None
+    ) -> JointResult:
         try:
-            race.polish([start], margin)
+            race.polish([start], margin, rounds)
         except Stopped:
             self.stopped = True
             race.stop()
         return race.result(interrupted=self.stopped)
 
-    def _search(self, problem: LeastLoss) -> JointResult:
+    def _search(self, level: float, starts: int) -> JointResult:
+        problem = self._least_loss(level)
         race = Race(self.objective, problem, self._tell, self._pace, self.sharing)
         race.know([self.sharing])
         try:
@@ -167,13 +184,15 @@ class StreamCurve(Levels):
                 raise Stopped
             plain = self._memoryless(problem.copy())
             race.know([] if plain is None else [plain])
-            points = self._starting_points(plain)
+            points = self._starting_points(plain, starts)
             for place, finest in enumerate(SETTINGS.coarse):
                 self._coarsely(race, points[place :: len(SETTINGS.coarse)], finest)
         except Stopped:
             self.stopped = True
             race.stop()
-        return race.result(interrupted=self.stopped)
+        found = race.result(interrupted=self.stopped)
+        self._looks.append(Tried(level, found))
+        return found
 
     def _coarsely(self, race: Race, starts: list[Start], finest: float) -> None:
         """Race starts where the least noise of messages is ``finest``, and take the best to the end without it."""
@@ -206,18 +225,18 @@ class StreamCurve(Levels):
         self._coarsely(race, [(raw, SETTINGS.cold_margin), *others], SETTINGS.coarse[0])
         return embedded(self.objective, self.plain, race.best()[0].shrink)
 
-    def _starting_points(self, plain: list[Array] | None) -> list[Start]:
+    def _starting_points(self, plain: list[Array] | None, starts: int) -> list[Start]:
         """As many starts as asked, best bets first."""
         rng = np.random.default_rng([self._seed, 2])
         points = [(self.sharing, SETTINGS.warm_margin), (self.sharing, SETTINGS.cold_margin)]
         if plain is not None:
             half = [(one + other) / 2 for one, other in zip(self.sharing, plain, strict=True)]
             points += [(half, SETTINGS.mixed_margin), (plain, SETTINGS.cold_margin)]
-        while len(points) < self._starts:
+        while len(points) < starts:
             kind = len(points) // 2 % 2
             shrink = self._disturbed(rng) if kind else random_shrink(self.objective, rng)
             points.append((shrink, SETTINGS.mixed_margin))
-        return points[: self._starts]
+        return points[:starts]
 
     def _disturbed(self, rng: np.random.Generator) -> list[Array]:
         """As many exact numbers as the shares have, turned away from them."""
