@@ -79,7 +79,7 @@ def test_a_loss_that_is_accepted_is_kept(with_house: Workbench) -> None:
 
 def test_what_is_lost_is_a_percentage_also_where_it_doubles(with_house: Workbench) -> None:
     assert view(with_house)["loaded"]["public"]["grown"] == "nothing is lost"
-    with_house.ask({"loss": 3.2})
+    with_house.ask({"loss": 4.0})
     shown = view(with_house)["loaded"]["public"]
     assert shown["fold"] > 2
     assert re.fullmatch(r"at most 1\d\d % larger than from raw readings", shown["grown"])

@@ -23,10 +23,10 @@ from veilnet.designs.joint import (
     JointResult,
     LeastLoss,
     Levels,
-    Tried,
     followed,
     least_loss_problem,
     share_projectors,
+    spent,
 )
 from veilnet.designs.perfect import perfect_plan, reachable
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
@@ -42,7 +42,9 @@ __all__ = ["Nearby"]
 # On a network of few readings a step costs much less, and more of them come close to what a design finds.
 _FEW_READINGS = 36
 _PATIENT, _HURRIED = (10, 40), (3, 25)
-_LOOKS = 3  # at levels, for the one that a loss buys
+_ABOVE = (
+    0.1  # of the way from a known level to the limit: where the level that a loss buys is looked for first
+)
 _SAME = 1e-3  # in logarithms of privacies: a known plan nearer than this is replaced
 
 
@@ -136,19 +138,15 @@ class Nearby:
             return perfect_plan(self.verdict, Asked(dict(self.verdict.ceiling)))
         levels = Levels(np.ones(self._kept.size), self._kept)
         kept = [known.found for known in self._known if levels.keeps_floors(known.found.privacy)]
-        kept.sort(key=lambda one: levels.reached(one.privacy))
-        place = max(place for place, one in enumerate(kept) if one.loss <= loss)
-        near, *dearer = [Tried(levels.reached(one.privacy), one) for one in kept[place:]]
-        top = Tried(min(*self.verdict.limit.values(), SETTINGS.far) * (1 - SETTINGS.near_limit))
-
-        def look(level: float) -> JointResult:
-            targets = levels.targets(level)
-            return self._followed(least_loss_problem(self._objective, targets), self._nearest(targets))
-
-        free = min(self.verdict.ceiling.values())
-        inside, _ = levels.affordable(look, loss, near, [*dearer, top][0], free=free, steps=_LOOKS)
+        near = max((one for one in kept if one.loss <= loss), key=lambda one: levels.reached(one.privacy))
+        highest = min(*self.verdict.limit.values(), SETTINGS.far) * (1 - SETTINGS.near_limit)
+        low, high = np.log1p(levels.reached(near.privacy)), np.log1p(highest)
+        level = float(np.expm1(low + _ABOVE * (high - low)))
+        start = (near.shrink, float(np.expm1(low)), level, highest)
+        found = spent(self._objective, levels.targets, loss, *start, *self._budget) or near
+        self._remember(found.shrink)
         try:
-            return self._as_plan(inside.found or kept[place], Asked(most_loss=loss))
+            return self._as_plan(found, Asked(most_loss=loss))
         except OtherDither as other:
             self._begin(check(other.network))
             return self.within(loss)

@@ -13,7 +13,7 @@ from veilnet.designs.joint.levels import Curve, Levels, Tried
 from veilnet.designs.joint.objective import INFORMATION_FLOOR, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
-from veilnet.designs.joint.search import followed, least_loss_problem
+from veilnet.designs.joint.search import followed, least_loss_problem, spent
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import SearchOptions
@@ -35,6 +35,7 @@ __all__ = [
     "least_loss",
     "least_loss_problem",
     "share_projectors",
+    "spent",
     "telling_nothing",
     "within",
 ]

@@ -57,6 +57,17 @@ class LeastLoss:
         """Least p_j relative to its target."""
         return float(np.min(privacy[self._asked] / self.targets[self._asked]))
 
+    def aim(self, targets: Array, loss: float) -> None:
+        """Go on with other targets, at which about this loss is expected."""
+        self.targets = targets
+        self._log_targets = np.log(np.where(self._asked, targets, 1.0))
+        self._reference = loss
+
+    @property
+    def worth(self) -> Array:
+        """By how much the logarithm of the least loss grows with that of each target."""
+        return self._multipliers / (self._room * self.sharpness)
+
     def copy(self) -> LeastLoss:
         """The same problem with multipliers of its own."""
         return self.sharper(self.sharpness)

@@ -6,7 +6,7 @@ best is tried with agents turned about, one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -143,6 +143,55 @@ def followed(
     race = RowRace(objective, problem, Teller(None))
     race.polish([start], SETTINGS.warm_margin, rounds, steps)
     return race.result()
+
+
+def spent(
+    objective: JointObjective,
+    targets: Callable[[float], Array],
+    budget: float,
+    start: list[Array],
+    least: float,
+    level: float,
+    highest: float,
+    rounds: int,
+    steps: int,
+) -> JointResult | None:
+    """One start followed to a level that costs a budget, for callers in a hurry; None where it was not found.
+
+    Between rounds the level moves by what the multipliers say a loss buys.
+
+    targets:        of a level.
+    least, level, highest: the start's own, where to begin, and where it ends.
+    """
+    race = Race(objective, least_loss_problem(objective, targets(level)), Teller(None), ROWS)
+    run = race.begin(start, SETTINGS.warm_margin, primed=True)
+    problem, law, low, high = run.problem, 1.0, least, highest
+
+    def move(missing: float) -> float:
+        nonlocal low, high
+        low, high = (max(low, level), high) if missing >= 0 else (low, min(high, level))
+        moved = level * float(np.exp(np.clip(missing / law, -1.0, 1.0)))
+        if not low < moved < high:  # what the multipliers say is far off
+            moved = float(np.expm1((np.log1p(low) + np.log1p(high)) / 2))
+        problem.aim(targets(moved), budget)
+        return moved
+
+    problem.aim(problem.targets, budget)
+    for _ in range(rounds):
+        run.advance(steps, ROWS.tolerance)
+        rising = targets(1.01 * level) > problem.targets
+        law = max(float(problem.worth @ rising), SETTINGS.least_law)
+        level = move(np.log(budget) - run.estimate)
+    low, high = least, highest
+    for _ in range(SETTINGS.root_steps):
+        finished = finish(objective, problem, run.shrink)
+        excess = float(np.log(max(finished.at.loss, np.finfo(float).tiny) / budget))
+        if excess <= 0:
+            race.finished = [(finished, run)]
+        if -SETTINGS.flat < excess <= 0:
+            break
+        level = move(-excess - SETTINGS.flat / 10)
+    return race.result() if race.finished else None
 
 
 def best_hidden(objective: JointObjective, problem: LeastLoss, shrink: list[Array]) -> Finished | None:

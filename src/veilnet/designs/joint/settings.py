@@ -150,6 +150,8 @@ class SearchSettings:
     # How closely the level that a loss buys is bracketed by searches, before one plan is followed to it.
     root_tolerance: float = 5e-3
     root_steps: int = 14
+    # Less than this, by which log loss grows with a log level, is said by multipliers that have not settled.
+    least_law: float = 0.3
 
     # Hiding directions of x altogether: sets of agents tried that see nothing of them, directions tried in each
     # subspace, how many of the best are optimised and how far (their price is shown), and how many are kept.

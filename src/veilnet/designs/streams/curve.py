@@ -139,8 +139,8 @@ class StreamCurve(Levels):
             glance, budget, free, top, tolerance=SETTINGS.root_tolerance, free=self.ceiling
         )
         if inside is not free and not self.stopped:
-            # What was followed there may be far from the best at that level: search there too. What is left of the
-            # loss buys no more of the height above the ceiling than its own part of it, as losses grow at least so fast.
+            # What was followed there may be far from the best at that level: search there too. Losses grow at least
+            # as the height above the ceiling does, so that the height grows by no more than the loss may.
             raced = self._search(inside.level, self._starts)
             if inside.found is None or raced.loss < inside.found.loss:
                 bottom = np.log1p(self.ceiling)
