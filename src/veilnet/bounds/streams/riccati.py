@@ -156,23 +156,16 @@ def steady_state(messages: MessageSystem) -> Steady:
 
 
 def _steady_state(messages: MessageSystem) -> Steady:
-    stable = spectral_radius(messages.transition) < NOT_DYING
-    unbounded = np.zeros((len(messages.transition), 0))
-    if not stable:
-        unbounded = undetectable_directions(messages.transition, messages.observe)
+    unbounded = undetectable_directions(messages.transition, messages.observe)
     quotient = complement(unbounded.T, len(messages.transition))
-    reduced = (
-        MessageSystem(
-            quotient.T @ messages.transition @ quotient,
-            quotient.T @ messages.noise @ quotient,
-            messages.observe @ quotient,
-            messages.floor,
-        )
-        if unbounded.shape[1]
-        else messages
+    reduced = MessageSystem(
+        quotient.T @ messages.transition @ quotient,
+        quotient.T @ messages.noise @ quotient,
+        messages.observe @ quotient,
+        messages.floor,
     )
     # What is never seen may be all that does not die away.
-    stable = stable or (unbounded.shape[1] > 0 and spectral_radius(reduced.transition) < NOT_DYING)
+    stable = spectral_radius(reduced.transition) < NOT_DYING
     scaled, sizes, above = _in_unit_sizes(reduced, stable=stable)
     system, mix = _split_exact(scaled, above)
     basis = quotient * sizes
