@@ -38,8 +38,10 @@ def window_features(readings: Any, length: int) -> Array:
     if rows.ndim != 2:
         raise InvalidReading(f"readings: expected rows of numbers (T, N), found shape {rows.shape}")
     cut = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1])
+    whole = np.isfinite(cut).all(axis=(1, 2))
+    cut = np.where(whole[:, None, None], cut, 0.0)
     moment = np.arange(length) - (length - 1) / 2
     slope = np.einsum("t,wtn->wn", moment / (moment @ moment), cut)
     found = np.stack([cut.mean(axis=1), cut.std(axis=1), slope], axis=2).reshape(len(cut), -1)
-    found[~np.isfinite(cut).all(axis=(1, 2))] = np.nan
+    found[~whole] = np.nan
     return found
