@@ -190,3 +190,18 @@ def test_every_text_says_that_gaps_are_not_computed(
     said = " ".join(GAPS_ARE_NOT_COMPUTED.split()[-6:])
     for text in texts:
         assert said in " ".join(text.split())
+
+
+def test_how_surely_a_secret_is_seen_is_promised_of_very_many_agents_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Oracle: the plan of the same network with all memories in one state."""
+    network = STREAMS["mixed sizes"]
+    secrets = {name: vn.Secret(rows, change=1.0) for name, rows in network.private.items()}
+    network = network.replace(private=secrets)
+    seen = {name: each.mu for name, each in vn.design(network).detectability.items()}
+    as_stacks(monkeypatch)
+    plan = vn.design(network)
+    assert plan.hiding_changes({name: mu * (1 + 1e-9) for name, mu in seen.items()}).certificate.ok
+    with pytest.raises(vn.InvalidPlan, match="change of"):
+        plan.hiding_changes({name: 0.99 * mu for name, mu in seen.items()})
