@@ -38,7 +38,7 @@ def window_features(readings: Any, length: int) -> Array:
     if rows.ndim != 2:
         raise InvalidReading(f"readings: expected rows of numbers (T, N), found shape {rows.shape}")
     cut = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1])
-    whole = np.isfinite(cut).all(axis=(1, 2))
+    whole = np.asarray(np.isfinite(cut).all(axis=(1, 2)))
     cut = np.where(whole[:, None, None], cut, 0.0)
     moment = np.arange(length) - (length - 1) / 2
     slope = np.einsum("t,wtn->wn", moment / (moment @ moment), cut)
