@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from veilnet._core.types import Array
 from veilnet.designs.confirmed import confirmed_plan
 from veilnet.designs.floors import FlooredCurve, floors_of, keeping_what_is_free
 from veilnet.designs.joint import search
-from veilnet.designs.joint.levels import Levels
+from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.race import JointResult
+from veilnet.designs.joint.race import JointResult, Race
+from veilnet.designs.joint.settings import ROWS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import turned_about
 from veilnet.designs.perfect import perfect_plan
@@ -148,3 +150,32 @@ def test_agents_are_turned_from_the_best_plan(monkeypatch: pytest.MonkeyPatch) -
     race.finished = [(best, nothing), (good, found), (poor, found)]
     race.turn()
     assert begun == [good.shrink]
+
+
+@pytest.mark.parametrize("steep", [1.0, 2.0, 5.0])
+def test_the_level_that_a_loss_buys_is_the_root_of_what_levels_cost(steep: float) -> None:
+    """Losses that grow as a power of the height above what is free, and without bound at the limit."""
+    levels, looked = Levels(np.ones(1), None), []
+
+    def cost(level: float) -> float:
+        height = np.log1p(level) - np.log1p(2.0)
+        return float(0.1 * height**steep / (1 - height / (np.log1p(50.0) - np.log1p(2.0))))
+
+    def look(level: float) -> JointResult:
+        looked.append(level)
+        return JointResult([], cost(level), np.array([level]), 1, 1, 1, 0.0, interrupted=False, history=[])
+
+    inside, outside = levels.affordable(look, 0.05, Tried(2.0), Tried(50.0), free=2.0)
+    assert inside.found is not None
+    assert 0.05 * (1 - 2e-5) <= inside.found.loss <= 0.05
+    assert cost(inside.level) <= 0.05 < cost(outside.level)
+    assert len(looked) <= 12
+
+
+def test_a_race_drops_the_worse_half_and_keeps_its_favourite() -> None:
+    nothing: Any = None
+    for favourite, left in ((True, [0, 4]), (False, [4, 3])):
+        pace = replace(ROWS, rounds=(((1,), 0.0),) * 3, finishers=2, favourite=favourite)
+        race = Race(nothing, nothing, lambda _what, _part: None, pace)
+        race.runs = [SimpleNamespace(estimate=-float(place), converged=lambda *_: True) for place in range(5)]
+        assert [race.runs.index(run) for run in race.leaders()] == left
