@@ -318,7 +318,11 @@ class Sanitizer(Frozen):
         return release(self.recipe, readings, rng)
 
     def release(self, rows: Array, source: NoiseSource) -> Released:
-        """What may be sent of rows (T, N_i), with noise from a source, and of each other row why not."""
+        """What may be sent of rows, and of each other one why not.
+
+        rows:   readings (T, N_i); not a number where one is missing.
+        source: where noise comes from.
+        """
         return release_valid(self.recipe, rows, source)
 
     def stream(self, *, state: Any = None, rng: np.random.Generator | int | None = None) -> Stream:
