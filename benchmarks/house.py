@@ -6,10 +6,12 @@ python benchmarks/house.py
 from __future__ import annotations
 
 import veilnet as vn
+from veilnet._core.words import percent
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house
 
 STRICT = 10.0  # the privacy that the demo asks of every private parameter
+AUCS = (0.9, 0.8, 0.7, 0.65, 0.6)  # with which the best detector may see one person more or less
 
 
 def main() -> None:
@@ -35,6 +37,14 @@ def main() -> None:
         "strict_fold": f"{1 + min(strict.privacy.values()):.0f}-fold",
         "strict_loss": f"{-100 * strict.utility:.1f} %",
     }
+    secret = vn.Secret(network.private["presence"], change=1.0)
+    asked = [{"presence": vn.Auc(auc)} for auc in AUCS]
+    curve = vn.frontier(network.replace(private={**network.private, "presence": secret}), asked)
+    print()
+    print(curve)
+    figures["presence_free"] = f"{curve.ceiling:.4f}"
+    for point in curve.rows:
+        figures[f"presence_{100 * point.asked:.0f}"] = f"{percent(-point.utility)}"
     for key, value in figures.items():
         print(f"figure {key}: {value}")
 
