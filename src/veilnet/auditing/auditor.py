@@ -7,7 +7,8 @@ misbehave, a part may be left out, a figure may not be computable; the other sec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -117,14 +118,7 @@ def audit(
     progress:             called with (section, fraction done). When it answers False the audit stops: the report
                           has the sections finished by then, is marked ``interrupted``, and is not ``ok``.
     """
-    if isinstance(plan, str | PathLike):
-        plan = Plan.load(plan)
-    expect(plan, Plan, "plan")
-    expect_group(what_if, WhatIf, "what_if")
-    expect_group(trials, Trials, "trials")
-    expect_group(differential_privacy, DifferentialPrivacy, "differential_privacy")
-    if ledger is not None:
-        expect_group(ledger, LedgerCheck, "ledger")
+    plan = _loaded(plan, what_if, trials, differential_privacy, ledger)
     floors = read_least_privacy(plan.network, what_if.least_privacy)
     _refuse_on_streams(plan, what_if, ledger)
     chosen = _chosen(only, ledger)
@@ -140,10 +134,7 @@ def audit(
     found_baselines: list[Baseline] = []
     world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
 
-    def chance(section: Section) -> float:
-        if samples is not None and section in (Section.ATTACKERS, Section.LATTICE):
-            return part_on_data(section, trials.false_alarm_on_data)
-        return part_of(section, trials.false_alarm)
+    chance = partial(_chance, trials, samples is not None)
 
     def attacked(go: Advance) -> list[Row]:
         if samples is not None:
@@ -158,6 +149,7 @@ def audit(
         return baseline_rows(network, found_baselines)
 
     count = _rows_simulated(running, trials)
+    kept = floors if what_if.agents_colluding is not None else {}
     steps: dict[Section, list[Step]] = {
         Section.DEPLOYED: [lambda go: deployed_rows(running, chance(Section.DEPLOYED), seed, go)],
         Section.PROMISE: [
@@ -171,15 +163,7 @@ def audit(
         Section.LATTICE: [
             lambda go: lattice_rows(running, samples, trials.count, chance(Section.LATTICE), seed, go)
         ],
-        Section.COLLUSION: [
-            lambda go: collusion_rows(
-                network,
-                planned,
-                what_if.colluding,
-                floors if what_if.agents_colluding is not None else {},
-                go,
-            )
-        ],
+        Section.COLLUSION: [lambda go: collusion_rows(network, planned, what_if.colluding, kept, go)],
         Section.REPETITION: [
             lambda _: repetition_rows(
                 network, planned, what_if.times, floors if what_if.releases is not None else {}
@@ -196,16 +180,49 @@ def audit(
         of_ledger = ledger_rows(plan, ledger)
         steps[Section.LEDGER] = [lambda _: of_ledger]
     found, interrupted = _run({section: steps[section] for section in chosen}, progress or silent)
+    on_data = None if samples is None else trials.false_alarm_on_data
+    made = _report(plan, found, trials.false_alarm, on_data, interrupted=interrupted)
+    return replace(made, baselines=tuple(found_baselines))
+
+
+def _loaded(
+    plan: Plan | str | PathLike[str],
+    what_if: WhatIf,
+    trials: Trials,
+    differential_privacy: DifferentialPrivacy,
+    ledger: LedgerCheck | None,
+) -> Plan:
+    """The plan, from its file where it is one; an error where an argument is not what it should be."""
+    if isinstance(plan, str | PathLike):
+        plan = Plan.load(plan)
+    expect(plan, Plan, "plan")
+    expect_group(what_if, WhatIf, "what_if")
+    expect_group(trials, Trials, "trials")
+    expect_group(differential_privacy, DifferentialPrivacy, "differential_privacy")
+    if ledger is not None:
+        expect_group(ledger, LedgerCheck, "ledger")
+    return plan
+
+
+def _chance(trials: Trials, on_data: bool, section: Section) -> float:
+    """The share of a section in the rate of false alarms."""
+    if on_data and section in (Section.ATTACKERS, Section.LATTICE):
+        return part_on_data(section, trials.false_alarm_on_data)
+    return part_of(section, trials.false_alarm)
+
+
+def _report(
+    plan: Plan, found: Sequence[Row], false_alarm: float, on_data: float | None, *, interrupted: bool
+) -> Audit:
     return Audit(
         tuple(found),
-        trials.false_alarm,
+        false_alarm,
         title=f"Audit of the plan for {counted(plan.network.S, 'agent')}",
-        on_data=None if samples is None else trials.false_alarm_on_data,
+        on_data=on_data,
         interrupted=interrupted,
         promised=promised_in_words(plan),
         doubts=plan.network.doubts,
         plan=plan_fingerprint(plan.network, plan.sanitizers),
-        baselines=tuple(found_baselines),
     )
 
 

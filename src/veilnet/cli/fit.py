@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilnet.cli._command_line import JSON, argument, option
 
@@ -20,56 +20,58 @@ _PRIVATE = option(
     required=True,
 )
 
+_DATA = argument(
+    "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
+)
+_STREAM = option(
+    "--stream/--rows",
+    "A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
+)
+_REPORT = option(
+    "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
+)
+_MISSING = option("--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse")
+_NO_PREDICTIVE = option("--no-predictive", "State noise as residuals show it, not as new rows will.")
+_ACCEPT = option("--accept", "A doubt to accept by its name (repeat); the network remembers.")
+_SYMBOLS = option("--symbols", "Not a network, but a plan in which agents send symbols: --out is its folder.")
+_GUESSED = option(
+    "--guessed",
+    "Of symbols: largest share of rows in which anybody may name a private class, 0.2, or person=0.2 (repeat); "
+    "of a private number the least error, by name.",
+)
+_PUBLIC_LOSS = option(
+    "--public-loss", "Of symbols, in place of --guessed: largest drop of the public score, 1% or 0.01."
+)
+_BLOCKS = option(
+    "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
+)
+
+_AGENT = option("--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.", required=True)
+_PUBLIC = option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True)
+
 
 def command(
-    data: Path = argument(
-        "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
-    ),
-    agent: list[str] = option(
-        "--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.", required=True
-    ),
-    public: list[str] = option(
-        "--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True
-    ),
+    data: Path = _DATA,
+    agent: list[str] = _AGENT,
+    public: list[str] = _PUBLIC,
     private: list[str] = _PRIVATE,
     out: Path | None = option("--out", "Network file to write: .toml, .json or .npz."),
     time: str | None = option(
         "--time", "The column that tells when a row was measured: sorts rows, finds gaps."
     ),
-    stream: bool | None = option(
-        "--stream/--rows",
-        "A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
-    ),
-    report: Path | None = option(
-        "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
-    ),
-    missing: str = option(
-        "--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse"
-    ),
+    stream: bool | None = _STREAM,
+    report: Path | None = _REPORT,
+    missing: str = _MISSING,
     independent: bool = option("--independent", "The agents are known to share no noise."),
     no_prior: bool = option("--no-prior", "The centre knows nothing of x beforehand."),
     no_limits: bool = option("--no-limits", "Propose no credible limits: agents send whatever they read."),
-    no_predictive: bool = option(
-        "--no-predictive", "State noise as residuals show it, not as new rows will."
-    ),
-    accept: list[str] | None = option(
-        "--accept", "A doubt to accept by its name (repeat); the network remembers."
-    ),
+    no_predictive: bool = _NO_PREDICTIVE,
+    accept: list[str] | None = _ACCEPT,
     force: bool = option("--force", "Replace the file of --out if it exists."),
-    symbols: bool = option(
-        "--symbols", "Not a network, but a plan in which agents send symbols: --out is its folder."
-    ),
-    guessed: list[str] | None = option(
-        "--guessed",
-        "Of symbols: largest share of rows in which anybody may name a private class, 0.2, or person=0.2 (repeat); "
-        "of a private number the least error, by name.",
-    ),
-    public_loss: str | None = option(
-        "--public-loss", "Of symbols, in place of --guessed: largest drop of the public score, 1% or 0.01."
-    ),
-    blocks: str | None = option(
-        "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
-    ),
+    symbols: bool = _SYMBOLS,
+    guessed: list[str] | None = _GUESSED,
+    public_loss: str | None = _PUBLIC_LOSS,
+    blocks: str | None = _BLOCKS,
     confidence: float | None = option("--confidence", "Of symbols: that of the certificate (0.95)."),
     seed: int | None = option("--seed", "Of symbols: of the split and the search.", at_least=0),
     json: bool = JSON,
@@ -79,16 +81,17 @@ def command(
     With --symbols, learn a plan in which each agent sends one of a few symbols, for classes and curved data, and
     certify by counting how often anybody can name a private value.
     """
-    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
-    from veilnet.cli._shared import check_file, print_json
+    from veilnet.cli._shared import print_json
     from veilnet.cli._symbols import fit_symbols, refuse_other
     from veilnet.io._json import plain
-    from veilnet.io.fit_reports import report_path, save_fit_report
+    from veilnet.io.fit_reports import save_fit_report
     from veilnet.io.tables import column_names
 
-    of_symbols = {"--guessed": guessed, "--public-loss": public_loss, "--blocks": blocks, "--seed": seed}
+    of_symbols: dict[str, Any] = {
+        "guessed": guessed, "public_loss": public_loss, "blocks": blocks, "confidence": confidence, "seed": seed,
+    }  # fmt: skip
     if symbols:
         known = column_names(data)
         unused = {
@@ -97,19 +100,12 @@ def command(
         }  # fmt: skip
         refuse_other(unused)
         fit_symbols(
-            data, _named(agent, known), _columns(public, known), _columns(private, known), out, guessed=guessed,
-            public_loss=public_loss, blocks=blocks, confidence=confidence, seed=seed, json=json,
+            data, _named(agent, known), _columns(public, known), _columns(private, known), out, **of_symbols,
+            json=json,
         )  # fmt: skip
         return
-    for name, value in {**of_symbols, "--confidence": confidence}.items():
-        if value is not None:
-            raise InvalidRequest(f"{name}: it goes with --symbols; leave it out, or add that")
-    check_file(out)
-    if report is None and out is not None:
-        report = report_path(out)
-    for file in (out, report):
-        if file is not None and file.exists() and not force:
-            raise InvalidRequest(f"{file}: exists already; choose another name, or --force to replace it")
+    _refuse_without_symbols(of_symbols)
+    report = _report_file(out, report, force=force)
     known = column_names(data)
     private, changes = _changes(private, known)
     made = fit_report(
@@ -137,6 +133,30 @@ def command(
         print_json(found | {"written": out})
     else:
         _tell(made.report, network, changes, out)
+
+
+def _refuse_without_symbols(given: Mapping[str, object]) -> None:
+    from veilnet._core.errors import InvalidRequest
+
+    for name, value in given.items():
+        if value is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidRequest(f"{option}: it goes with --symbols; leave it out, or add that")
+
+
+def _report_file(out: Path | None, report: Path | None, *, force: bool) -> Path | None:
+    """Where the report goes, once it is known that neither file is in the way."""
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import check_file
+    from veilnet.io.fit_reports import report_path
+
+    check_file(out)
+    if report is None and out is not None:
+        report = report_path(out)
+    for file in (out, report):
+        if file is not None and file.exists() and not force:
+            raise InvalidRequest(f"{file}: exists already; choose another name, or --force to replace it")
+    return report
 
 
 def _tell(report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from veilnet.io.statements import Statement
     from veilnet.io.trust import Trust
 
+_CONFIRM = option("--confirm", "Agree to this signed file, though it tells more than the one before.")
+_RECEIVED = option("--received", "Messages of this agent the centre has (fuse tells).", at_least=0)
+
 
 def command(
     sanitizer: Path = argument("An agent's file in a plan folder."),
@@ -19,17 +22,13 @@ def command(
         "--trust", "Fingerprint, public key or trust file to check it against (repeat)."
     ),
     pin: bool = option("--pin", "Pin this very file: sanitize then refuses any other in its place."),
-    confirm: bool = option(
-        "--confirm", "Agree to this signed file, though it tells more than the one before."
-    ),
+    confirm: bool = _CONFIRM,
     accepted: Path | None = ACCEPTED,
     ledger: Path | None = option(
         "--ledger", "The agent's store (sanitize --store, agent --store), to audit."
     ),
     head: str | None = HEAD,
-    received: int | None = option(
-        "--received", "Messages of this agent the centre has (fuse tells).", at_least=0
-    ),
+    received: int | None = _RECEIVED,
     json: bool = JSON,
 ) -> int:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
