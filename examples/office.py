@@ -90,7 +90,6 @@ def main(folder: Path) -> None:
     report = made.report
     worth = f"worth {report.effective_rows:.0f} independent ones"
     print(f"{report.rows} rows to fit, {worth}; {len(later[PUBLIC])} later ones")
-    print(f"{PRIVATE}: error variance {report.promises[PRIVATE]}")
     plan = vn.design(made.network)
     print(plan)
     messages = sent_by(plan, later)
@@ -110,6 +109,8 @@ def main(folder: Path) -> None:
     # an attacker who is wrong more often than right is turned around by whoever notices
     figures["sent_best"] = f"{max(max(area, 1 - area) for area in sent.values()):.2f}"
     figures["doubts"] = str(len(made.network.doubts))
+    within = made.network.log_aucs[PRIVATE]["free"]
+    figures |= {"log_auc": f"{within.auc:.2f}", "log_promised": f"{within.model:.2f}"}
     for words, fusion in (("all messages", vn.Fusion(plan)), ("with the gate", vn.Fusion(plan, gate=1e-6))):
         estimate = fusion.estimate(messages)
         errors = estimate.public[:, 0] - truth

@@ -53,7 +53,7 @@ def table(reports: dict[str, Audit]) -> str:
         for report in reports.values():
             other = report.rows[place]
             word = {"ok": "holds", "fail": "**broken**"}.get(other.verdict, other.verdict)
-            cells += [other.shown["promised"], other.shown["sent"], word]
+            cells += [other.shown.get("promised", ""), other.shown["sent"], word]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
