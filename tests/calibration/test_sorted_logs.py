@@ -76,3 +76,5 @@ def test_every_block_of_a_sorted_log_has_every_class() -> None:
     alternating = np.tile([0, 0, 0, 1, 1], 20)
     assert all(np.all(np.diff(block) == 1) for block in blocks_of(100, 4, alternating))
     assert all(np.all(np.diff(block) == 1) for block in blocks_of(100, 4, np.arange(100.0)))
+    rare = np.where(np.arange(100) == 50, 2, alternating)  # one block alone has it, and nothing is sorted
+    assert all(np.all(np.diff(block) == 1) for block in blocks_of(100, 4, rare))

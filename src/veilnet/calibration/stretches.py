@@ -53,7 +53,10 @@ def blocks_of(count: int, parts: int, columns: NDArray[Any] | None = None) -> li
 
 
 def _kept_to_one(column: NDArray[Any], blocks: list[Integers]) -> bool:
-    """Whether a value occurs in one block alone, or no block has more than one value."""
+    """Whether a column is sorted, and has a value that occurs in one block alone, or no block with two values."""
+    values, spells = len(np.unique(column)), 1 + int(np.count_nonzero(np.diff(column)))
+    if spells > 2 * values:  # values come and go: one that does so in a single block is rare, not sorted
+        return False
     found = [set(np.unique(column[each]).tolist()) for each in blocks]
     times = Counter(value for each in found for value in each)
     return min(times.values()) < 2 or max(map(len, found)) < 2
