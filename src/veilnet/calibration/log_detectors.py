@@ -99,7 +99,9 @@ class _Log:
         name, auc = max(tried.items(), key=lambda each: each[1].value)
         ends = best_interval(auc, len(tried))
         memory = " with memory" if lengths else ""
-        return LogAuc(f"{name}{memory}", float(auc.value), *ends, float(model), len(self.rows))
+        return LogAuc(
+            f"{name}{memory}", float(auc.value), *ends, float(np.clip(model, 0.0, 1.0)), len(self.rows)
+        )
 
     def of_model(self, network: Network, name: str) -> float:
         """The AUC of the best linear estimate, from a model fitted to other stretches."""
