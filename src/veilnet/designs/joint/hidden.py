@@ -22,34 +22,27 @@ _TINY = np.finfo(float).tiny
 _UNSEEN = 1e-11  # below this part of what an agent could see of a direction, it is rounding
 
 
-def hiding(objective: JointObjective, direction: Array) -> list[Array]:
-    """Every agent sends everything but what direction z of x shows in its readings."""
-    points = []
-    for observe, sizes in zip(objective.observe_groups, objective.observe_sizes, strict=True):
-        shown = _unit(_shown(observe, sizes, direction))
-        points.append(np.eye(observe.shape[1]) - shown[:, :, None] * shown[:, None, :])
-    return points
+def hiding(objective: JointObjective, directions: Array) -> list[Array]:
+    """Every agent sends everything but what directions of x, (L,) or (L, k), show in its readings."""
+    return [
+        np.eye(left.shape[1]) - left @ left.transpose(0, 2, 1) for left, _ in _shown(objective, directions)
+    ]
 
 
-def hiding_all(objective: JointObjective, directions: Array) -> list[Array]:
-    """Every agent sends everything but what any of several directions of x, (L, k), shows in its readings."""
-    points = []
-    for observe, own in zip(objective.observe_groups, objective.observe_sizes, strict=True):
-        left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
-        limits = _UNSEEN * own * np.linalg.norm(directions, 2)
-        withheld = left * (sizes > np.maximum(limits, _TINY)[:, None])[:, None, :]
-        points.append(np.eye(observe.shape[1]) - withheld @ withheld.transpose(0, 2, 1))
-    return points
-
-
-def _shown(observe: Array, sizes: Array, direction: Array) -> Array:
-    """H_i z per agent, |H_i| being ``sizes``.
+def _shown(objective: JointObjective, directions: Array) -> list[tuple[Array, Array]]:
+    """Per group, an orthonormal basis of the columns of M_i = H_i V, (count, n, k), and the transpose of M_i^+.
 
     Exactly zero where what is left is rounding, so that an agent who sees nothing is spared.
     """
-    shown = observe @ direction
-    limits = _UNSEEN * sizes * np.linalg.norm(direction)
-    return np.asarray(np.where(np.linalg.norm(shown, axis=1) > limits, shown.T, 0.0).T)
+    directions = directions.reshape(len(directions), -1)
+    found = []
+    for observe, own in zip(objective.observe_groups, objective.observe_sizes, strict=True):
+        left, sizes, right = np.linalg.svd(observe @ directions, full_matrices=False)
+        limits = _UNSEEN * own * np.linalg.norm(directions, 2)
+        seen = sizes > np.maximum(limits, _TINY)[:, None]
+        inverse = np.where(seen, 1 / np.where(seen, sizes, 1.0), 0.0)
+        found.append((left * seen[:, None, :], (left * inverse[:, None, :]) @ right))
+    return found
 
 
 def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -> list[Array]:
@@ -61,14 +54,8 @@ def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -
     directions = objective.least_known(shrink)[1][:, :count]
     seen = np.linalg.qr(objective.public_columns)[0]
     directions = directions - seen @ (seen.T @ directions)
-    points = []
-    for x, observe in zip(shrink, objective.observe_groups, strict=True):
-        left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
-        shown = left * (sizes > 1e-10 * max(float(sizes.max(initial=0.0)), _TINY))[:, None, :]
-        rest = np.eye(x.shape[1]) - shown @ shown.transpose(0, 2, 1)
-        hidden = rest @ x @ rest
-        points.append((hidden + hidden.transpose(0, 2, 1)) / 2)
-    return points
+    points = [rest @ x @ rest for x, rest in zip(shrink, hiding(objective, directions), strict=True)]
+    return [(hidden + hidden.transpose(0, 2, 1)) / 2 for hidden in points]
 
 
 def directions_worth_hiding(
@@ -83,6 +70,7 @@ def directions_worth_hiding(
     merits = [problem.merit(objective(hiding(objective, blind @ trial)))[0] for trial in trials]
     for trial in trials[np.argsort(merits, kind="stable")[: -(-len(trials) // 2)]]:
         settled = settle(objective, problem, blind, trial)
+        settled /= np.linalg.norm(settled)
         found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
     distinct: list[Array] = []
     for _, candidate in sorted(found, key=lambda pair: pair[0]):
@@ -94,42 +82,35 @@ def directions_worth_hiding(
 def settle(
     objective: JointObjective,
     problem: LeastLoss,
-    blind: Array,
+    span: Array,
     start: Array,
+    fixed: Array | None = None,
     *,
     steps: int = SETTINGS.direction_steps,
     tolerance: float = SETTINGS.direction_tolerance,
 ) -> Array:
-    """A local minimum over the unit sphere of z, by the same quasi-Newton method as the full problem."""
+    """C, (d,) or (d, k), that locally minimises the merit of hiding V = fixed + span C, by the quasi-Newton method.
 
-    def merit(coordinates: Array) -> tuple[float, Array]:
-        length = float(np.linalg.norm(coordinates))
-        unit = coordinates / length
-        direction = blind @ unit
-        at = objective(hiding(objective, direction))
+    X = I - M M^+ with M = H V, so that dX is -(X dM M^+) and its transpose.
+    """
+    base = 0.0 if fixed is None else fixed
+
+    def merit(flat: Array) -> tuple[float, Array]:
+        directions = base + span @ flat.reshape(start.shape)
+        shown = _shown(objective, directions)
+        at = objective([np.eye(left.shape[1]) - left @ left.transpose(0, 2, 1) for left, _ in shown])
         value, by_loss, by_privacy = problem.merit(at)
-        slope = np.zeros(direction.size)
-        for observe, sizes, gradient in zip(
-            objective.observe_groups,
-            objective.observe_sizes,
-            objective.gradient(at, by_loss, by_privacy),
-            strict=True,
+        slope = np.zeros((len(span), shown[0][0].shape[2]))
+        gradients = objective.gradient(at, by_loss, by_privacy)
+        for observe, (left, inverse), gradient in zip(
+            objective.observe_groups, shown, gradients, strict=True
         ):
-            raw = _shown(observe, sizes, direction)
-            shown = _unit(raw)
-            pull = np.einsum("kij,kj->ki", gradient, shown)
-            across = np.einsum("ki,ki->k", pull, shown)[:, None] * shown - pull
-            size = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), _TINY)
-            slope += np.tensordot(2 * across / size, observe, axes=2)
-        inner = blind.T @ slope
-        tangent: Array = (inner - float(inner @ unit) * unit) / length
-        return value, tangent
+            pull = gradient @ inverse
+            pull = -2 * (pull - left @ (left.transpose(0, 2, 1) @ pull))
+            slope += np.tensordot(np.swapaxes(observe, 1, 2), pull, axes=([0, 2], [0, 1]))
+        return value, (span.T @ slope).reshape(-1)
 
-    unit = start / np.linalg.norm(start)
-    settled, _, _ = minimize(merit, unit, Curvature(unit.size), steps, tolerance)
-    return np.asarray(settled / np.linalg.norm(settled), dtype=np.float64)
-
-
-def _unit(vectors: Array) -> Array:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(length, _TINY), dtype=np.float64)
+    begin = np.asarray(start, dtype=np.float64).reshape(-1)
+    begin = begin / np.linalg.norm(begin) if fixed is None else begin  # its length says nothing
+    found, _, _ = minimize(merit, begin, Curvature(begin.size), steps, tolerance)
+    return min((begin, found), key=lambda flat: merit(flat)[0]).reshape(start.shape)

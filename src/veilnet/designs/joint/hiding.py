@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import null_space
 
 from veilnet._core.types import Array, Booleans
-from veilnet.designs.joint.hidden import hiding, hiding_all, settle
+from veilnet.designs.joint.hidden import hiding, settle
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
@@ -50,7 +50,7 @@ def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[H
     """
     objective = JointObjective(form)
     return [
-        Hiding(hiding_all(objective, each.directions), each.loss)
+        Hiding(hiding(objective, each.directions), each.loss)
         for each in _cheapest(form, objective, protect, seed)
     ]
 
@@ -135,7 +135,7 @@ def _covering(objective: JointObjective, wanted: list[Array], found: list[_Candi
         for some in combinations(leading[: SETTINGS.hiding_settled], count):
             together = np.concatenate([each.directions for each in some], axis=1)
             if _moves_all(wanted, together):
-                loss = objective(hiding_all(objective, together)).loss
+                loss = objective(hiding(objective, together)).loss
                 covering.append(_Candidate(together, loss, some[0].basis))
     return covering
 

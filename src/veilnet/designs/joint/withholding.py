@@ -14,15 +14,14 @@ import numpy as np
 from scipy.linalg import null_space, pinvh
 
 from veilnet._core.types import Array, Booleans
-from veilnet.designs.joint.hidden import hiding_all
+from veilnet.designs.joint.hidden import hiding, settle
 from veilnet.designs.joint.hiding import Hiding
-from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import UNKNOWN, JointObjective
+from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.model.standard_form import StandardForm
 
-_TINY = np.finfo(float).tiny
 _MOVES = 1e-6  # less than this part of its deviation, a direction does not move a parameter
 
 
@@ -33,7 +32,7 @@ def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[
     free = null_space(form.information, rcond=1e-11)
     objective = JointObjective(form)
     if free.shape[1] == 0:
-        shrink = hiding_all(objective, known / np.linalg.norm(known, axis=0))
+        shrink = hiding(objective, known / np.linalg.norm(known, axis=0))
         return [Hiding(shrink, objective(shrink).loss)]
     found = [
         _settled(objective, known, free, start) for start in _beginnings(form, objective, known, free, seed)
@@ -63,32 +62,19 @@ def _beginnings(
     starts += [
         starts[1] + scale * rng.standard_normal(starts[0].shape) for _ in range(SETTINGS.hiding_trials)
     ]
-    losses = [objective(hiding_all(objective, known + free @ start)).loss for start in starts]
+    losses = [objective(hiding(objective, known + free @ start)).loss for start in starts]
     return [starts[place] for place in np.argsort(losses)[: SETTINGS.hiding_settled]]
 
 
 def _settled(objective: JointObjective, known: Array, free: Array, start: Array) -> Hiding:
-    """A local minimum of the loss over n, by the same quasi-Newton method as the full problem."""
-
-    def merit(flat: Array) -> tuple[float, Array]:
-        directions = known + free @ flat.reshape(start.shape)
-        shrink = hiding_all(objective, directions)
-        at = objective(shrink)
-        slope = np.zeros(directions.shape)
-        gradients = objective.gradient(at, 1 / (1 + at.loss), np.zeros(objective.targets))
-        for observe, rest, gradient in zip(objective.observe_groups, shrink, gradients, strict=True):
-            # X = I - MM^+ with M = H V, so dX = -(rest dM M^+) and its transpose.
-            inverse = np.linalg.pinv(observe @ directions, rcond=1e-9)
-            pull = -2 * rest @ gradient @ np.swapaxes(inverse, 1, 2)
-            slope += np.tensordot(np.swapaxes(observe, 1, 2), pull, axes=([0, 2], [0, 1]))
-        return float(np.log1p(at.loss)), (free.T @ slope).reshape(-1)
-
-    begin = start.reshape(-1)
-    found, _, _ = minimize(
-        merit, begin, Curvature(begin.size), SETTINGS.hiding_steps, SETTINGS.hiding_tolerance
+    """A local minimum of the loss over n."""
+    alone = LeastLoss(np.zeros(objective.targets))
+    best = settle(
+        *(objective, alone, free, start, known),
+        steps=SETTINGS.hiding_steps,
+        tolerance=SETTINGS.hiding_tolerance,
     )
-    best = min((begin, found), key=lambda flat: merit(flat)[0])
-    shrink = hiding_all(objective, known + free @ best.reshape(start.shape))
+    shrink = hiding(objective, known + free @ best)
     return Hiding(shrink, objective(shrink).loss)
 
 
@@ -110,7 +96,7 @@ def hiding_what_shares_hide(objective: JointObjective, form: StandardForm, about
     unknown = vectors[:, values < UNKNOWN]
     private = np.concatenate([rows for rows, chosen in zip(form.private, about, strict=True) if chosen])
     _, sizes, moved = np.linalg.svd(private @ unknown, full_matrices=False)
-    return hiding_all(objective, unknown @ moved[sizes > _MOVES].T)
+    return hiding(objective, unknown @ moved[sizes > _MOVES].T)
 
 
 def within(form: StandardForm, faces: list[Array]) -> StandardForm:
