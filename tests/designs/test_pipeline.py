@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.paper_networks import paper_network
 from veilnet._core.types import Array
 from veilnet.designs.confirmed import confirmed_plan
 from veilnet.designs.floors import FlooredCurve, floors_of, keeping_what_is_free
 from veilnet.designs.joint import search
+from veilnet.designs.joint.hidden import hiding, settle
 from veilnet.designs.joint.levels import Levels, Tried
-from veilnet.designs.joint.objective import Evaluation
+from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult, Race
 from veilnet.designs.joint.settings import ROWS
@@ -23,6 +25,7 @@ from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import turned_about
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.questions import read_asked
+from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
 
 
@@ -179,3 +182,21 @@ def test_a_race_drops_the_worse_half_and_keeps_its_favourite() -> None:
         race = Race(nothing, nothing, lambda _what, _part: None, pace)
         race.runs = [SimpleNamespace(estimate=-float(place), converged=lambda *_: True) for place in range(5)]
         assert [race.runs.index(run) for run in race.leaders()] == left
+
+
+@pytest.mark.parametrize(("columns", "fixed"), [(1, False), (2, False), (2, True)])
+def test_directions_settle_where_no_other_nearby_is_cheaper_to_hide(columns: int, fixed: bool) -> None:
+    form = standard_form(paper_network(3, 9, 2, prior=False))
+    objective, rng = JointObjective(form), np.random.default_rng(5)
+    alone = LeastLoss(np.zeros(len(form.private)))
+    span = np.linalg.svd(form.public)[2][len(form.public) :].T
+    base = rng.standard_normal((len(span), columns)) if fixed else np.zeros((len(span), columns))
+    start = rng.standard_normal((span.shape[1], columns))
+
+    def loss(coefficients: Array) -> float:
+        return objective(hiding(objective, base + span @ coefficients)).loss
+
+    settled = settle(objective, alone, span, start, base if fixed else None, steps=300, tolerance=1e-13)
+    assert loss(settled) < 0.9 * loss(start)
+    turns = 1e-3 * np.linalg.norm(settled) * rng.standard_normal((20, *settled.shape))
+    assert all(loss(settled + turn) > loss(settled) for turn in turns)
