@@ -179,9 +179,12 @@ def test_a_race_drops_the_worse_half_and_keeps_its_favourite() -> None:
     nothing: Any = None
     for favourite, left in ((True, [0, 4]), (False, [4, 3])):
         pace = replace(ROWS, rounds=(((1,), 0.0),) * 3, finishers=2, favourite=favourite)
-        race = Race(nothing, nothing, lambda _what, _part: None, pace)
+        race = Race(nothing, nothing, nothing, pace)
         race.runs = [SimpleNamespace(estimate=-float(place), converged=lambda *_: True) for place in range(5)]
+        looks: list[str] = []
+        race.tell = lambda what, _part, looks=looks: looks.append(what)
         assert [race.runs.index(run) for run in race.leaders()] == left
+        assert len(looks) == 5 + 3 + 2
 
 
 @pytest.mark.parametrize(("columns", "fixed"), [(1, False), (2, False), (2, True)])
