@@ -101,3 +101,19 @@ def test_many_rows_lose_no_digits_where_numbers_are_exact() -> None:
         if sanitizers[agent].order:
             found = np.min(np.add.reduceat(known.errors([place])[128:384], [0, 1], axis=1), axis=0)
             np.testing.assert_allclose(found, gaps_of(network, sanitizers, rows, [[agent]]).least, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_stream_that_forgets_slowly_is_promised_around_gaps_too() -> None:
+    """Noise that keeps 0.999 of itself a row is forgotten after thousands of rows, which the recheck has to follow."""
+    rng = np.random.default_rng(0)
+    network = vn.Network(
+        observe={name: rng.normal(size=(2, 2)) for name in ("a", "b")},
+        noise=vn.ColouredNoise(memory=0.999, innovation=1 - 0.999**2, floor=0.01),
+        public=[[1, 0]],
+        private={"g": [[0, 1]]},
+        dynamics=vn.Dynamics(np.diag([0.99, 0.97]), np.diag([1 - 0.99**2, 1 - 0.97**2])),
+    )
+    plan = vn.design(network)
+    assert plan.privacy_with_gaps is not None
+    assert 0.9 * plan.privacy["g"] < plan.privacy_with_gaps["g"] < plan.privacy["g"]

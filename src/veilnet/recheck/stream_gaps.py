@@ -27,8 +27,9 @@ from veilnet._core.types import Array
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import corrected, gain_of, whitening
 
-_FIRST, _LONGEST = 16, 4096  # rows
-_SETTLED = 1e-8  # of an error: what twice as many rows may add to it, or a moment T/4 rows away take from it
+_FIRST, _LONGEST = 16, 16384  # rows; what keeps 0.999 of itself a row is forgotten after some 10,000
+_SETTLED = 1e-8  # of an error: what twice as many rows may add to it
+_RETURNED = 1e-6  # of an error: what a moment T/4 rows away may take from it; what is shown is lowered by as much
 
 
 def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: Array) -> Array:
@@ -55,10 +56,11 @@ def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: 
         except np.linalg.LinAlgError:  # errors that have grown beyond what doubles tell apart
             return found
         previous, found = found, np.min(errors, axis=(0, 1))
-        returned = np.all(np.array(errors)[:, far] >= (1 - _SETTLED) * usual[far])
+        returned = np.all(np.array(errors)[:, far] >= (1 - _RETURNED) * usual[far])
         enough = np.all((found >= claimed) | (found - previous <= _SETTLED * found))
         if (returned and enough) or rows >= _LONGEST:
-            return np.asarray(found if returned else np.zeros(len(groups)))
+            least = np.minimum(found, (1 - _RETURNED) * np.min(usual, axis=0))
+            return np.asarray(least if returned else np.zeros(len(groups)))
         rows *= 2
 
 
