@@ -105,7 +105,7 @@ def test_many_rows_lose_no_digits_where_numbers_are_exact() -> None:
 
 @pytest.mark.slow
 def test_a_stream_that_forgets_slowly_is_promised_around_gaps_too() -> None:
-    """Noise that keeps 0.999 of itself a row is forgotten after thousands of rows, which the recheck has to follow."""
+    """Noise that keeps 0.999 of itself a row is forgotten after thousands of rows, and the recheck follows."""
     rng = np.random.default_rng(0)
     network = vn.Network(
         observe={name: rng.normal(size=(2, 2)) for name in ("a", "b")},
