@@ -29,7 +29,9 @@ from veilnet.recheck.stream_witness import corrected, gain_of, whitening
 
 _FIRST, _LONGEST = 16, 16384  # rows; what keeps 0.999 of itself a row is forgotten after some 10,000
 _SETTLED = 1e-8  # of an error: what twice as many rows may add to it
-_RETURNED = 1e-6  # of an error: what a moment T/4 rows away may take from it; what is shown is lowered by as much
+_RETURNED = (
+    1e-6  # of an error: what a moment T/4 rows away may take from it; what is shown is lowered by as much
+)
 
 
 def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: Array) -> Array:
