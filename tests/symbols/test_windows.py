@@ -29,3 +29,14 @@ def test_a_window_with_a_gap_is_not_sent() -> None:
     assert np.isfinite(window_features(rows, 3)[1]).all()
     with pytest.raises(vn.InvalidRequest, match="length"):
         window_features(rows, 1)
+
+
+def test_what_is_masked_or_text_is_not_used() -> None:
+    rows = np.ma.masked_array(np.ones((6, 1)), mask=[[0], [1], [0], [0], [0], [0]])
+    assert np.isnan(window_features(rows, 3)[0]).all()
+    assert np.isfinite(window_features(rows, 3)[1]).all()
+    for given in ([["1.5"], ["2.5"]], [["secret"], ["1"]], [[1.0], ["secret"]], [[1.0], [2.0, 3.0]]):
+        with pytest.raises(vn.InvalidReading) as refused:
+            window_features(given, 2)
+        assert "secret" not in str(refused.value)
+        assert refused.value.__cause__ is None

@@ -161,7 +161,17 @@ def as_numbers(readings: Any, recipe: Reads) -> Array:
 
     Columns with names are taken by name where the sanitizer knows those of its readings; others are left alone.
     """
-    readings = _by_name(readings, recipe)
+    numbers = plain_numbers(_by_name(readings, recipe), recipe.speaker)
+    if numbers.ndim not in (1, 2) or numbers.shape[-1] != recipe.readings:
+        raise InvalidReading(
+            f"{recipe.speaker}readings: expected shape ({recipe.readings},) or "
+            f"(T, {recipe.readings}), found {numbers.shape}; nothing was sent"
+        )
+    return numbers
+
+
+def plain_numbers(readings: Any, speaker: str) -> Array:
+    """Readings of any shape as float64, as :func:`as_numbers` converts them."""
     masked = isinstance(readings, np.ma.MaskedArray)
     try:
         raw = readings.filled(np.nan) if masked and readings.dtype.kind == "f" else np.asarray(readings)
@@ -169,19 +179,14 @@ def as_numbers(readings: Any, recipe: Reads) -> Array:
         raw = None
     if raw is None or (masked and readings.dtype.kind != "f" and np.ma.is_masked(readings)):
         raise InvalidReading(
-            f"{recipe.speaker}readings: expected rows of equal length without masked values; "
+            f"{speaker}readings: expected rows of equal length without masked values; "
             "nothing was sent: drop such rows"
         )
     numbers = _converted(raw)
     if numbers is None:
         raise InvalidReading(
-            f"{recipe.speaker}readings: expected real numbers, found the type {raw.dtype}; "
+            f"{speaker}readings: expected real numbers, found the type {raw.dtype}; "
             "nothing was sent: convert the readings to float first"
-        )
-    if numbers.ndim not in (1, 2) or numbers.shape[-1] != recipe.readings:
-        raise InvalidReading(
-            f"{recipe.speaker}readings: expected shape ({recipe.readings},) or "
-            f"(T, {recipe.readings}), found {numbers.shape}; nothing was sent"
         )
     return numbers
 

@@ -106,6 +106,12 @@ class SymbolAgent(Frozen):
         for name, right in shapes.items():
             if not all(right):
                 raise InvalidNetwork(f"{name}: does not fit the other arrays of {self.agent}")
+        arrays = {"low": low, "high": high, "code": code, "start": start} | vars(layer)
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise InvalidNetwork(f"{name}: expected finite numbers for {self.agent}")
+        if np.any(low > high) or np.any(layer.scale <= 0):
+            raise InvalidNetwork(f"low, high, scale: expected low <= high and scale > 0 for {self.agent}")
         self._freeze()
 
     @property
@@ -156,10 +162,14 @@ class SymbolAgent(Frozen):
         """Symbols of the rows (T, N_i) that may be sent, and of each other one why not."""
         valid = self.in_range(rows)
         kept = rows if valid.all() else rows[valid]
-        values = np.empty(len(kept), np.intp)
+        values, known = np.empty(len(kept), np.intp), np.empty(len(kept), bool)
         for start in range(0, len(kept), _ROWS_AT_ONCE):
-            share = self.layer(kept[start : start + _ROWS_AT_ONCE])
-            values[start : start + len(share)] = np.argmax(share @ self.code.T + self.start, axis=1)
+            part = slice(start, start + _ROWS_AT_ONCE)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is then not a number is not sent
+                told = self.layer(kept[part]) @ self.code.T + self.start
+            values[part], known[part] = np.argmax(told, axis=1), np.isfinite(told).all(axis=1)
+        if not known.all():
+            valid[valid], values = known, values[known]
         if self.keep < 1:
             values = randomised(values, self.symbols, self.keep, source)
         return Released(valid, values, {int(k): self._reason(rows[k]) for k in np.flatnonzero(~valid)})
@@ -184,14 +194,17 @@ class SymbolAgent(Frozen):
         if self.keep < 1:
             lines.append(
                 f"  With chance {1 - self.keep:.3g} a symbol drawn evenly is sent instead "
-                f"(ε = {self.epsilon:.3g} for each row)"
+                f"(ε = {self.epsilon:.3g} of a row in range)"
             )
         lines.append("  A reading that is missing or outside the range of the calibration: nothing is sent")
         return "\n".join(lines)
 
     def _reason(self, row: Array) -> str:
         """Why a row is refused: which reading, never its value."""
-        place = int(np.argmin((row >= self.low) & (row <= self.high)))
+        inside = (row >= self.low) & (row <= self.high)
+        if inside.all():
+            return "what it says of the public quantity is not a number"
+        place = int(np.argmin(inside))
         what = "outside the range of the calibration" if math.isfinite(row[place]) else "not a number"
         return f"{self.names[place]} is {what}"
 

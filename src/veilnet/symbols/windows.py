@@ -13,6 +13,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.agent.release import plain_numbers
 
 __all__ = ["window_features", "window_names"]
 
@@ -30,11 +31,11 @@ def window_features(readings: Any, length: int) -> Array:
     length: rows of a window, at least 2.
 
     Spread is the standard deviation, slope the change per row of the line of least squares. A window with a reading
-    that is not a number has none: its features are not numbers either, so that an agent sends nothing of it.
+    that is masked or not a number has none: its features are not numbers either, so that nothing is sent of it.
     """
     if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 2:
         raise InvalidRequest(f"length: expected a whole number of rows from 2 on, found {length!r}")
-    rows = np.asarray(readings, dtype=np.float64)
+    rows = plain_numbers(readings, "")
     if rows.ndim != 2:
         raise InvalidReading(f"readings: expected rows of numbers (T, N), found shape {rows.shape}")
     cut = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1])
