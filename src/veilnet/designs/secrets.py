@@ -165,7 +165,8 @@ def read_seen(network: Network, wanted: Mapping[str, SeenAtMost]) -> dict[str, f
     if plain:
         raise InvalidRequest(
             f"privacy: {wanted[plain[0]]} asks how surely a change is seen, and no change belongs to "
-            f"{join_names(plain)}; give private={{{plain[0]!r}: vn.Secret(rows, change=...)}}, or ask for a number"
+            f"{join_names(plain)}; write [private.{plain[0]}] with rows = ... and change = 1 in the network's file "
+            f"(private={{{plain[0]!r}: vn.Secret(rows, change=1)}} in Python), or ask for a number"
         )
     return {name: each.mu for name, each in wanted.items()}
 

@@ -69,7 +69,8 @@ def verdict_on(
     if evidence.raw_knows > _RAW_CHANCE:
         # Better than guessing, and yet not beyond chance, is something else to say than no better.
         better = evidence.raw > _HARDLY * evidence.raw_allowed
-        how = "is better than guessing by no more than chance" if better else "does no better than guessing"
+        better_than_guessing = "is better than guessing, with too few independent rows to be sure of it"
+        how = better_than_guessing if better else "does no better than guessing"
         if not learned:
             return "cannot tell", f"Even from raw readings it {how}: {_OTHER_WORLD}"
         return "cannot tell", f"Even on raw readings it {how}, so this proves nothing."
