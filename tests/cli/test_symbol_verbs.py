@@ -138,7 +138,13 @@ def test_attackers_stay_under_the_certificate(folder: Path, capsys: pytest.Captu
     assert run(["audit", str(folder / "plan"), "--data", str(folder / "later.csv"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert {each["rows"] for each in said["attacks"]} == {1, 5}
+    assert all((each["ok"] is None) == (each["rows"] > 1) for each in said["attacks"])
     assert run(["audit", str(folder / "plan")]) == 2
+
+
+def test_too_few_rows_for_any_attacker_are_no_pass(folder: Path, tmp_path: Path) -> None:
+    write_symbol_table(tmp_path / "few.csv", symbol_table(90, seed=5))
+    assert run(["audit", str(folder / "plan"), "--data", str(tmp_path / "few.csv")]) == 2
 
 
 @pytest.mark.parametrize(

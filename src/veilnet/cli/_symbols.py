@@ -306,7 +306,7 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
         )
     plan = SymbolPlan.load(folder)
     found = attack(plan, data, seed=seed)
-    ok = all(each.ok for each in found)
+    ok = all(each.ok is not False for each in found)  # some one-row attack was tried, or attack() had refused
     if json:
         print_json({"ok": ok, "attacks": found})
         return 0 if ok else 1
@@ -318,7 +318,7 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
             each.attacker,
             f"{each.right:.3f}",
             _or_nothing(each.promised),
-            "yes" if each.ok else "NO",
+            "-" if each.ok is None else _YES[each.ok],
         ]
         for each in found
     ]

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.types import AnyArray, Array, Integers
-from veilnet.symbols.certificate import ClassCertificate
+from veilnet.symbols.certificate import ClassCertificate, whole_from_one
 from veilnet.symbols.log import read_quantity
 from veilnet.symbols.plan import SymbolPlan
 
@@ -21,6 +21,7 @@ __all__ = ["Attacked", "attack"]
 
 _FALSE_ALARM = 0.001  # of all attackers together
 _NEIGHBOURS = 25
+_FEWEST = 4 * _NEIGHBOURS  # rows or windows, half of which are learned from
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Attacked:
     attacker, private: who tried to learn what, from windows of ``rows`` rows each.
     right:    the share of windows that it named right, of ``tried``.
     promised: what the certificate promises of one row; None of several, of which nothing is promised.
-    ok:       whether that agrees with the promise.
+    ok:       whether that agrees with the promise; None where nothing is promised.
     """
 
     attacker: str
@@ -39,7 +40,7 @@ class Attacked:
     right: float
     tried: int
     promised: float | None
-    ok: bool
+    ok: bool | None
 
 
 def attack(
@@ -48,9 +49,12 @@ def attack(
     """Let six attackers learn private classes from what agents send of a table, and try them on its other half.
 
     table:   with the readings and the private columns, of rows that the plan did not learn from.
-    windows: how many rows of one value an attacker sees at a time, each a whole number.
+    windows: how many rows of one value an attacker sees at a time, each a whole number. Windows of which the table
+             has too few to learn from are left out, but not those of one row: there it is refused.
     seed:    of what attackers draw.
     """
+    if not whole_from_one(windows):
+        raise InvalidRequest(f"windows: expected whole numbers of rows from 1 on, found {windows!r}")
     sent = np.stack(list(plan.send(table).values()), axis=1) + 1
     found: list[Attacked] = []
     named = [each for each in plan.certificate.values() if isinstance(each, ClassCertificate)]
@@ -61,17 +65,27 @@ def attack(
         values = read_quantity(table, promise.name, promise.classes)
         for rows in windows:
             features, targets = _windows(sent, values, int(rows))
-            if len(np.unique(targets)) < 2 or len(targets) < 4 * _NEIGHBOURS:
-                continue
+            few = len(targets) < _FEWEST
+            if few or len(np.unique(targets[: len(targets) // 2])) < 2:
+                if rows > 1:
+                    continue
+                raise InvalidRequest(
+                    f"table: attackers need at least {_FEWEST} rows, with two values of {promise.name} in the first "
+                    f"half; found {len(targets)} rows"
+                    + ("" if few else " with one value there; mix the rows")
+                )
             for name, attacker in _attackers(seed):
                 right = _learned(attacker, features, targets)
                 tried = len(targets) - len(targets) // 2
-                ok = (
-                    rows != 1
-                    or binom.sf(round(right * tried) - 1, tried, promise.guessed) > _FALSE_ALARM / tests
-                )
-                known = promise.guessed if rows == 1 else None
-                found.append(Attacked(name, promise.name, int(rows), right, tried, known, bool(ok)))
+                ok, known = None, None
+                if rows == 1:
+                    known = promise.guessed
+                    ok = bool(binom.sf(round(right * tried) - 1, tried, known) > _FALSE_ALARM / tests)
+                found.append(Attacked(name, promise.name, int(rows), right, tried, known, ok))
+    if not found:
+        raise InvalidRequest(
+            f"table: attackers need at least {_FEWEST} windows of two values; give more rows, or shorter windows"
+        )
     return tuple(found)
 
 

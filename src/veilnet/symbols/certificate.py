@@ -17,6 +17,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array, Integers
+from veilnet._core.validation import as_number
 from veilnet._core.words import three_digits
 from veilnet.symbols.deviation import Tally, highest_mean, is_refuted
 
@@ -38,7 +39,8 @@ class ClassCertificate:
     guessed:    the promise: with that confidence no rule is right in a larger share of rows.
 
     It holds for rows with the base rates of these (:meth:`at` for others) and for one row at a time
-    (:meth:`over_rows` for several).
+    (:meth:`over_rows` for several). ``guessed``, :meth:`at`, ``auc`` and ``total_variation`` each hold by themselves
+    with that confidence, not all together.
     """
 
     name: str
@@ -145,9 +147,14 @@ class ClassCertificate:
 
     @property
     def total_variation(self) -> float | None:
-        """Of the laws of the messages given each of two values, at most; None for more values."""
+        """Of the laws of the messages given each of two values, at most; None for more values.
+
+        1 where a value does not occur in the counted rows: nothing is known of its messages.
+        """
         if len(self.classes) != 2:
             return None
+        if not self._totals.all():
+            return 1.0
         apart = float(np.abs(self._given[:, 0] - self._given[:, 1]).sum() / 2)
         return min(1.0, apart + self._deviation(self._moved_by_two))
 
@@ -155,15 +162,21 @@ class ClassCertificate:
     def auc(self) -> float | None:
         """Of the best detector of one of two values, at most; None for more values.
 
-        For the best order of the cells the counted area is right on average; the counted best order has a larger
-        one. A block moves it by at most b_k0/n_0 + b_k1/n_1.
+        The area is the share of pairs, a row of each value, that an order of the cells puts right. For the best order
+        its count is right on average but for pairs within one block, whose rows depend on each other: they are
+        Σ_k b_k0 b_k1/(n_0 n_1) of all pairs, and that much is added. The counted best order has a larger count.
+        A block moves it by at most b_k0/n_0 + b_k1/n_1: McDiarmid, as in :meth:`at`.
+        It is 1 where a value does not occur in the counted rows.
         """
         if len(self.classes) != 2:
             return None
+        if not self._totals.all():
+            return 1.0
         order = np.argsort(self._given[:, 1] / np.maximum(self._given.sum(axis=1), _ROUNDING**9))
         no, yes = self._given[order].T
         area = float(yes @ (np.cumsum(no) - no / 2))
-        return min(1.0, area + self._deviation(self._moved_by_two))
+        within = float(self.many @ self.blocks_of.prod(axis=1) / self._totals.prod())
+        return min(1.0, area + within + self._deviation(self._moved_by_two))
 
     def over_rows(self, rows: Sequence[int] = (1, 5, 20, 60, 200), seed: int = 0) -> dict[int, float]:
         """How often an attacker is right who sees several rows of one value, at even base rates.
@@ -174,13 +187,13 @@ class ClassCertificate:
         knows the counted law exactly and adds up log-likelihoods. Rows of one person that follow each other tell
         less each, rows of very different days more.
         """
+        if not whole_from_one(rows):
+            raise InvalidRequest(f"rows: expected whole numbers from 1 on, such as (1, 5), found {rows!r}")
         rng = np.random.default_rng(seed)
         with np.errstate(divide="ignore"):
             evidence = np.maximum(np.log(self._given), -1e3)
         found = {}
         for count in rows:
-            if not isinstance(count, int | np.integer) or count < 1:
-                raise InvalidRequest(f"rows: expected whole numbers from 1 on, found {count!r}")
             right = 0.0
             for place in range(len(self.classes)):
                 seen = rng.multinomial(count, self._given[:, place], size=_DRAWS // len(self.classes) + 1)
@@ -220,7 +233,9 @@ class ClassCertificate:
             raise InvalidRequest(
                 f'base_rates: expected "even" or a share for each of {", ".join(map(repr, self.classes))}'
             )
-        shares = np.array([float(base_rates[value]) for value in self.classes])
+        shares = np.array(
+            [as_number(base_rates[g], f"base_rates[{g!r}]", error=InvalidRequest) for g in self.classes]
+        )
         if np.any(shares < 0) or abs(shares.sum() - 1) > 1e-6:
             raise InvalidRequest(f"base_rates: expected shares that add up to 1, found {shares.sum():.6g}")
         return shares
@@ -238,6 +253,7 @@ class NumberCertificate:
     blocks:     how many blocks are independent, and ``largest`` how many rows the largest has.
     error:      the promise: with that confidence no rule has a smaller root mean square error.
 
+    It holds for rows with the distribution of those counted.
     The mean square within cells is the least of all rules on the same rows, so at most that of the best rule f*.
     Clipping is a contraction, so a clipped rule on clipped values errs less than the rule itself.
     """
@@ -326,6 +342,14 @@ class NumberCertificate:
 
 
 SymbolCertificate = ClassCertificate | NumberCertificate
+
+
+def whole_from_one(given: Any) -> bool:
+    """Whether something is a sequence of whole numbers from 1 on."""
+    whole = int | np.integer
+    return isinstance(given, Sequence | np.ndarray) and all(
+        isinstance(k, whole) and not isinstance(k, bool) and k >= 1 for k in given
+    )
 
 
 def scaled_to(edges: tuple[float, float], values: Array) -> Array:

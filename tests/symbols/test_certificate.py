@@ -1,0 +1,49 @@
+"""What certificates say of values that were not counted, of blocks, and of changed figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet.symbols.certificate import ClassCertificate
+
+
+def of_classes(values: Any, cells: Any, blocks: Any = None) -> ClassCertificate:
+    """Two classes, at confidence 0.95."""
+    rows = np.arange(len(values)) if blocks is None else np.asarray(blocks)
+    return ClassCertificate.of("g", ("no", "yes"), np.asarray(values), np.asarray(cells), rows, 0.95)
+
+
+def test_of_a_value_that_was_not_counted_nothing_is_promised() -> None:
+    promise = of_classes(np.zeros(400, int), np.arange(400) % 2)
+    assert promise.total_variation == 1.0
+    assert promise.auc == 1.0
+    assert promise.at("even") == 1.0
+
+
+def test_the_area_holds_where_blocks_have_both_values() -> None:
+    """Rows of a block depend on each other (here they never have the same cell): 1 pair of 60 is within one."""
+    rng = np.random.default_rng(1)
+    swapped = rng.integers(2, size=60)
+    cells = np.stack([swapped, 1 - swapped], axis=1).reshape(-1)
+    both = of_classes(np.tile([0, 1], 60), cells, np.repeat(np.arange(60), 2))
+    given = both.counts / both.counts.sum(axis=0)
+    ordered = given[np.argsort(given[:, 1] / given.sum(axis=1))]
+    area = float(ordered[:, 1] @ (np.cumsum(ordered[:, 0]) - ordered[:, 0] / 2))
+    deviation = np.sqrt(np.log(20) * 60 * (2 / 60) ** 2 / 2)
+    assert both.auc == pytest.approx(area + 1 / 60 + deviation, rel=1e-12)
+
+
+@pytest.mark.parametrize("rows", [5, (0,), (1.5,), (True,), "5"])
+def test_windows_are_whole_numbers(rows: Any) -> None:
+    with pytest.raises(vn.InvalidRequest, match="rows"):
+        of_classes([0, 1] * 50, [0, 1] * 50).over_rows(rows)
+
+
+@pytest.mark.parametrize("share", [np.nan, "half", -0.5])
+def test_base_rates_are_shares(share: Any) -> None:
+    with pytest.raises(vn.InvalidRequest, match="base_rates"):
+        of_classes([0, 1] * 50, [0, 1] * 50).at({"no": share, "yes": 0.5})
