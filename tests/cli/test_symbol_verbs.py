@@ -11,6 +11,7 @@ import pytest
 import veilnet as vn
 from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
 from veilnet.cli import run
+from veilnet.io._sealed import seal
 
 FIT = [
     "--agent",
@@ -58,6 +59,20 @@ def test_verify_confirms_and_notices_another_agents_file(
     assert run(["verify", str(folder / "plan")]) == 1
     assert "hall.json" in capsys.readouterr().out
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize("promised", [0.3, -0.1])
+def test_verify_has_one_answer_about_a_false_promise(
+    folder: Path, tmp_path: Path, promised: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((folder / "plan" / "plan.json").read_text())
+    del document["checksum"]
+    document["guesses"]["person"]["guessed"] = promised
+    (tmp_path / "plan.json").write_bytes(seal(document))
+    assert run(["verify", str(tmp_path), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["ok"] is False
+    assert said["reason"].startswith("person: ")
 
 
 def test_inspect_says_what_each_symbol_means(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.symbols.certificate import ClassCertificate
+from veilnet.symbols.certificate import ClassCertificate, NumberCertificate, Unconfirmed
 
 
 def of_classes(values: Any, cells: Any, blocks: Any = None) -> ClassCertificate:
@@ -47,3 +48,57 @@ def test_windows_are_whole_numbers(rows: Any) -> None:
 def test_base_rates_are_shares(share: Any) -> None:
     with pytest.raises(vn.InvalidRequest, match="base_rates"):
         of_classes([0, 1] * 50, [0, 1] * 50).at({"no": share, "yes": 0.5})
+
+
+def of_numbers() -> NumberCertificate:
+    """100 rows in 50 blocks of two."""
+    values = np.random.default_rng(2).random(100)
+    return NumberCertificate.of("g", (0.0, 1.0), values, np.arange(100) % 2, np.arange(100) // 2, 0.95)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"guessed": -0.1},
+        {"guessed": np.nan},
+        {"confidence": 1.0},
+        {"confidence": 0.7},
+        {"counts": np.array([[25, 25], [25, 25], [0, 0]])},
+        {"counts": np.array([[60, 25], [-10, 25]])},
+        {"counts": np.zeros((0, 2), int)},
+        {"counts": np.array([50, 50])},
+        {"many": np.array([0, 0])},
+        {"many": np.array([50, 50, 1])},
+        {"blocks_of": np.zeros((0, 2), int), "many": np.zeros(0, int)},
+    ],
+)
+def test_changed_figures_of_a_class_are_unconfirmed(changes: dict[str, Any]) -> None:
+    promise = of_classes([0, 1] * 50, [0, 1, 1, 0] * 25)
+    promise.confirm()
+    with pytest.raises(Unconfirmed):
+        replace(promise, **changes).confirm()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"error": 1.5},
+        {"error": -0.1},
+        {"error": np.nan},
+        {"edges": (1.0, 1.0)},
+        {"edges": (0.0, np.inf)},
+        {"sums": np.array([[100.0, 50.0, 30.0], [0.0, 0.0, 0.0]])},
+        {"sums": np.array([[100.0, 50.0, 60.0]])},
+        {"sums": np.array([[100.0, 50.0]])},
+        {"sizes": np.array([1]), "many": np.array([10])},
+        {"sizes": np.array([2]), "many": np.array([90])},
+        {"sizes": np.zeros(0, int), "many": np.zeros(0, int)},
+        {"sizes": np.array([-100]), "many": np.array([-1])},
+    ],
+)
+def test_changed_figures_of_a_number_are_unconfirmed(changes: dict[str, Any]) -> None:
+    promise = of_numbers()
+    promise.confirm()
+    assert (promise.blocks, promise.sample.largest) == (50, 2)
+    with pytest.raises(Unconfirmed):
+        replace(promise, **changes).confirm()

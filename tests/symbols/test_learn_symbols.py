@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,18 @@ def test_a_better_promise_than_the_counts_support_is_refused(
     (tmp_path / "plan.json").write_bytes(seal(document))
     with pytest.raises(vn.InvalidPlan):
         vn.SymbolPlan.load(tmp_path)
+
+
+def test_blocks_are_those_that_the_centre_knows(numbers: vn.SymbolPlan) -> None:
+    """Rows counted as 150 blocks of two: it adds up, and the centre knows better."""
+    promise = numbers.certificate["weight"]
+    assert isinstance(promise, NumberCertificate)
+    paired = replace(promise, sizes=np.array([2]), many=np.array([150]), error=0.0)
+    paired.confirm()
+    attributes = {name: each for name, each in vars(numbers).items() if name != "_frozen"}
+    attributes["certificate"] = {"weight": paired}
+    with pytest.raises(vn.InvalidPlan, match="other blocks"):
+        vn.SymbolPlan(**attributes).confirm()
 
 
 def test_an_agent_needs_numpy_alone(plan: vn.SymbolPlan, tmp_path: Path) -> None:

@@ -94,17 +94,18 @@ def fit_symbols(
 
 def verify_symbols(folder: Path, *, json: bool) -> int:
     """Recompute every certificate from its counts, and compare agents' and centre's files with the plan."""
-    from veilnet._core.errors import InvalidPlan
     from veilnet.cli._shared import print_json, tell
+    from veilnet.symbols.certificate import Unconfirmed
     from veilnet.symbols.files import other_files
     from veilnet.symbols.plan import SymbolPlan
 
     try:
         plan = SymbolPlan.load(folder)
-    except InvalidPlan as error:
-        if not (folder / "plan.json").is_file() or "do not support" not in str(error):
-            raise
-        tell(f"NOT confirmed: do not use this plan ({error}).")
+    except Unconfirmed as error:
+        if json:
+            print_json({"ok": False, "reason": str(error)})
+        else:
+            tell(f"NOT confirmed: do not use this plan ({error}).")
         return 1
     other = other_files(vars(plan), folder)
     if json:

@@ -21,10 +21,15 @@ from veilnet._core.validation import as_number
 from veilnet._core.words import three_digits
 from veilnet.symbols.deviation import Tally, highest_mean, is_refuted
 
-__all__ = ["ClassCertificate", "NumberCertificate", "SymbolCertificate"]
+__all__ = ["ClassCertificate", "NumberCertificate", "SymbolCertificate", "Unconfirmed"]
 
 _DRAWS = 4000  # simulated windows of several rows
 _ROUNDING = 1e-9
+_LEAST_CONFIDENCE = 0.75  # a premise of the theorem
+
+
+class Unconfirmed(InvalidPlan):
+    """A plan that was read whole, and whose promises do not follow from its counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +116,18 @@ class ClassCertificate:
         return float(self.counts.sum(axis=0).max() / self.rows)
 
     def confirm(self) -> None:
-        """Recompute the promise by another route; InvalidPlan where it does not follow from the counts."""
+        """Recompute the promise by another route; Unconfirmed where it does not follow from the counts."""
+        width = len(self.classes)
+        _require_figures(
+            self.name,
+            all(table.ndim == 2 and table.shape[1] == width for table in (self.counts, self.blocks_of)),
+            self.many.shape == (len(self.blocks_of),),
+            0 <= self.guessed <= 1,
+            _LEAST_CONFIDENCE < self.confidence < 1,
+        )
+        for row in [*self.counts.tolist(), *self.blocks_of.tolist()]:
+            _require_figures(self.name, min(row) >= 0, sum(row) > 0)
+        _require_figures(self.name, self.cells > 0, min(self.many, default=0) > 0)
         best = sum(max(row) for row in self.counts.tolist())
         composed = [
             sum(int(k) * row[place] for k, row in zip(self.many, self.blocks_of.tolist(), strict=True))
@@ -120,11 +136,11 @@ class ClassCertificate:
         if composed != [
             sum(row[place] for row in self.counts.tolist()) for place in range(len(self.classes))
         ]:
-            raise InvalidPlan(
+            raise Unconfirmed(
                 f"{self.name}: the blocks do not add up to the counted rows; the plan was changed"
             )
         if not is_refuted(best, self.guessed + _ROUNDING, self.sample, 1 - self.confidence):
-            raise InvalidPlan(
+            raise Unconfirmed(
                 f"{self.name}: the counts do not support that nobody is right in more than {self.guessed:.4f} of "
                 "rows; the plan was changed: learn it again"
             )
@@ -250,7 +266,7 @@ class NumberCertificate:
     edges:      (low, high); a value beyond counts as the edge, which only lowers the bound. They come from rows that
                 learned, not from those counted.
     sums:       (cells, 3) rows of a cell, sum and sum of squares of (g - low) / (high - low).
-    blocks:     how many blocks are independent, and ``largest`` how many rows the largest has.
+    sizes:      (kinds of blocks,) how many rows such a block has, and ``many`` how many of them there are.
     error:      the promise: with that confidence no rule has a smaller root mean square error.
 
     It holds for rows with the distribution of those counted.
@@ -262,8 +278,8 @@ class NumberCertificate:
     confidence: float
     edges: tuple[float, float]
     sums: Array
-    blocks: int
-    largest: int
+    sizes: Integers
+    many: Integers
     error: float
 
     guessed = None
@@ -281,12 +297,11 @@ class NumberCertificate:
         """Count, bound, and confirm by the second route; ``values`` as they are in the table."""
         scaled = scaled_to(edges, values)
         sums = np.stack([np.bincount(cells, scaled**power).astype(float) for power in range(3)], axis=1)
-        sizes = np.bincount(blocks)
-        many, largest = int(np.sum(sizes > 0)), int(sizes.max())
-        made = cls(name, confidence, edges, sums, many, largest, math.nan)
+        sizes, many = np.unique(np.bincount(blocks), return_counts=True)
+        made = cls(name, confidence, edges, sums, sizes, many, math.nan)
         highest = highest_mean(made.rows * made.leak, made.sample, 1 - confidence)
         error = (edges[1] - edges[0]) * math.sqrt(max(0.0, 1 - highest))
-        done = cls(name, confidence, edges, sums, many, largest, error)
+        done = cls(name, confidence, edges, sums, sizes, many, error)
         done.confirm()
         return done
 
@@ -306,9 +321,14 @@ class NumberCertificate:
         return np.asarray(np.rint(self.sums[:, 0]), np.intp)
 
     @property
+    def blocks(self) -> int:
+        """How many blocks are independent of each other."""
+        return int(self.many.sum())
+
+    @property
     def sample(self) -> Tally:
         """What the bound knows of the rows."""
-        return Tally(self.rows, self.blocks, self.largest, yes_no=False)
+        return Tally(self.rows, self.blocks, int(self.sizes.max()), yes_no=False)
 
     @property
     def leak(self) -> float:
@@ -320,15 +340,33 @@ class NumberCertificate:
     def chance(self) -> float:
         """The root mean square error of guessing the mean, without any message."""
         count, total, squares = self.sums.sum(axis=0)
-        return float((self.edges[1] - self.edges[0]) * math.sqrt(squares / count - (total / count) ** 2))
+        return float(
+            (self.edges[1] - self.edges[0]) * math.sqrt(max(0.0, squares / count - (total / count) ** 2))
+        )
 
     def confirm(self) -> None:
-        """Recompute the promise by another route; InvalidPlan where it does not follow from the sums."""
-        within = math.fsum(q - s * s / n for n, s, q in self.sums.tolist())
+        """Recompute the promise by another route; Unconfirmed where it does not follow from the sums."""
         width = self.edges[1] - self.edges[0]
+        _require_figures(
+            self.name,
+            self.sums.ndim == 2 and self.sums.shape[1:] == (3,) and len(self.sums) > 0,
+            self.sizes.shape == self.many.shape == (self.sizes.size,) and self.sizes.size > 0,
+            0 < width < math.inf,
+            0 <= self.error <= width,
+            _LEAST_CONFIDENCE < self.confidence < 1,
+        )
+        off = _ROUNDING * self.rows
+        for n, s, q in self.sums.tolist():  # of n parts of an interval
+            _require_figures(
+                self.name, n >= 1, n == round(n), s * s <= n * (q + off), q <= s + off, s <= n + off
+            )
+        _require_figures(
+            self.name, min([*self.sizes, *self.many]) > 0, int(self.sizes @ self.many) == self.rows
+        )
+        within = math.fsum(q - s * s / n for n, s, q in self.sums.tolist())
         highest = 1 - (self.error / width) ** 2 + _ROUNDING
         if not is_refuted(self.rows - within, highest, self.sample, 1 - self.confidence):
-            raise InvalidPlan(
+            raise Unconfirmed(
                 f"{self.name}: the counts do not support an error of {self.error:.4g}; the plan was changed: "
                 "learn it again"
             )
@@ -342,6 +380,13 @@ class NumberCertificate:
 
 
 SymbolCertificate = ClassCertificate | NumberCertificate
+
+
+def _require_figures(name: str, *right: bool) -> None:
+    if not all(right):
+        raise Unconfirmed(
+            f"{name}: its figures cannot all be counts of rows; the plan was changed: learn it again"
+        )
 
 
 def whole_from_one(given: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.types import Array, Integers
 from veilnet.io import _formats
 from veilnet.io._kinds import (
@@ -57,7 +57,7 @@ _CENTRE: dict[str, Any] = {
 _COUNTED = Table(
     classes=_CLASSES, confidence=NUMBER, counts=PACKED, blocks_of=PACKED, many=PACKED, guessed=NUMBER
 )
-_MEASURED = Table(confidence=NUMBER, edges=VECTOR, sums=PACKED, blocks=WHOLE, largest=WHOLE, error=NUMBER)
+_MEASURED = Table(confidence=NUMBER, edges=VECTOR, sums=PACKED, sizes=PACKED, many=PACKED, error=NUMBER)
 CENTRE = Table(plan=TEXT, **_CENTRE)
 PLAN = Table(
     plan=TEXT,
@@ -165,8 +165,10 @@ def _guesses(name: str, found: Mapping[str, Any]) -> ClassCertificate:
 
 
 def _errors(name: str, found: Mapping[str, Any]) -> NumberCertificate:
-    low, high = found["edges"]
-    return NumberCertificate(name=name, **{**found, "edges": (float(low), float(high))})
+    if found["edges"].shape != (2,):
+        raise InvalidNetwork(f"edges of {name}: expected two numbers")
+    counted = {key: _whole(found[key]) for key in ("sizes", "many")}
+    return NumberCertificate(name=name, **{**found, **counted, "edges": tuple(found["edges"].tolist())})
 
 
 def _whole(numbers: Array) -> Integers:

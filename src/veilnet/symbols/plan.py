@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
 from veilnet._core.frozen import Frozen
 from veilnet._core.types import Integers
 from veilnet._core.words import three_digits
@@ -16,7 +15,7 @@ from veilnet.io.tables import read_columns
 from veilnet.symbols import files
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.centre import SymbolCentre, SymbolEstimate
-from veilnet.symbols.certificate import SymbolCertificate
+from veilnet.symbols.certificate import SymbolCertificate, Unconfirmed
 from veilnet.symbols.drift import SymbolDrift, symbol_drift
 
 __all__ = ["SymbolPlan"]
@@ -71,23 +70,26 @@ class SymbolPlan(Frozen):
         return self.centre.estimate(symbols)
 
     def confirm(self) -> None:
-        """Recompute every promise from the counts by another route; InvalidPlan where one does not follow."""
+        """Recompute every promise from the counts by another route; Unconfirmed where one does not follow."""
+        for each in self.certificate.values():
+            each.confirm()
         counted = [tuple(each.rows_of_cells.tolist()) for each in self.certificate.values()]
         if not counted or len(set(counted)) > 1 or self.cells.shape != (len(counted[0]), len(self.agents)):
-            raise InvalidPlan(
+            raise Unconfirmed(
                 "plan: its certificates do not count the same rows; the plan was changed: learn it again"
             )
         if len(np.unique(self.cells, axis=0)) != len(self.cells):
-            raise InvalidPlan(
+            raise Unconfirmed(
                 "plan: a tuple of symbols is counted twice; the plan was changed: learn it again"
             )
         if {name: each.symbols for name, each in self.agents.items()} != self.centre.agents:
-            raise InvalidPlan("plan: the centre expects other symbols than agents send; learn it again")
-        for each in self.certificate.values():
-            each.confirm()
+            raise Unconfirmed("plan: the centre expects other symbols than agents send; learn it again")
+        blocks = {(each.blocks, each.sample.largest) for each in self.certificate.values()}
+        if len(blocks) > 1 or next(iter(blocks))[1] != self.centre.alike:
+            raise Unconfirmed("plan: its certificates and centre count other blocks; learn it again")
         doubt = sum(1 - each.confidence for each in self.certificate.values())
-        if doubt > (1 - self.confidence) * (1 + 1e-9):
-            raise InvalidPlan(
+        if not doubt <= (1 - self.confidence) * (1 + 1e-9):
+            raise Unconfirmed(
                 f"confidence: the certificates together hold with {1 - doubt:.6g} only; learn it again"
             )
 
