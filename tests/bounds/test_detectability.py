@@ -15,7 +15,7 @@ from helpers.networks import NOISES, PRIORS, random_network
 from helpers.stream_networks import NOISES as STREAM_NOISES
 from helpers.stream_networks import random_stream, unrolled, window_joint_errors
 from veilnet._core.types import Array
-from veilnet.bounds.detectability import Detector
+from veilnet.bounds.detectability import Detectability, Detector
 from veilnet.recheck.stream import StreamRecheck
 
 
@@ -309,3 +309,62 @@ def test_the_recheck_of_streams_finds_changes_of_several_rows_by_another_route(s
     again = StreamRecheck(plan.network, plan.sanitizers).deviations(secret.rows, secret.change, 6)
     assert found is not None
     assert again == pytest.approx(found.mu, rel=1e-9)
+
+
+def wandering(secret: vn.Secret) -> vn.Network:
+    """x1 wanders off and is not sent, x2 returns to its mean and is."""
+    return vn.Network(
+        observe={"a": np.eye(2)}, noise=[1.0, 1.0], public={"u": [[0.0, 1.0]]}, private={"g": secret},
+        dynamics=vn.Dynamics([[1.0, 0.0], [0.0, 0.5]], np.eye(2)), step="1s",
+    )  # fmt: skip
+
+
+def sends_x2() -> dict[str, vn.Sanitizer]:
+    return {"a": vn.Sanitizer(np.array([[0.0, 1.0]]))}
+
+
+@pytest.mark.parametrize(
+    ("rows", "change", "along"),
+    [(np.eye(2), [0.0, 1.0], 1.0), (np.eye(2), [30.0, 1.0], 1.0), (7 * np.eye(2)[::-1], [7.0, 0.0], 1.0),
+     ([[1.0, 1.0], [1.0, -1.0]], [1.0, 0.0], 0.5), (np.eye(2), 1.0, 1.0), ([[1.0, 1.0]], 30.0, 0.0)],
+)  # fmt: skip
+def test_a_direction_that_wanders_off_hides_no_other(rows: Array, change: Array, along: float) -> None:
+    """Of a change of x, messages show its part along x2, ``along``, as they show it of a secret of that row alone."""
+    plan = sends_x2()
+    alone, network = (
+        wandering(vn.Secret(each, moved, lasts="5s"))
+        for each, moved in ((np.array([[0.0, 1.0]]), 1.0), (np.asarray(rows), change))
+    )
+    expected, found = (vn.detectability(each, plan)["g"] for each in (alone, network))
+    assert expected.mu > 1
+    assert found.mu == pytest.approx(along * expected.mu, rel=1e-9)
+    assert found.longest.mu == pytest.approx(along * expected.longest.mu, rel=1e-9)
+    again = StreamRecheck(network, plan).deviations(np.asarray(rows), change, 1)
+    assert again == pytest.approx(found.mu, rel=1e-6, abs=1e-3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_verify_finds_a_change_that_is_said_to_be_unseen(
+    monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    from veilnet.plans import verification
+
+    secret = vn.Secret(np.eye(2), np.array([0.0, 1.0]))
+    network = wandering(secret) if stream else with_changes(random_network(1), np.random.default_rng(0))
+    plan = vn.design(network)
+    checks = [each for each in vn.verify(plan) if each.what.startswith("change of ")]
+    assert len(checks) == len(network.secrets)
+    assert all(each.ok for each in checks)
+    nothing = {name: Detectability(Detector(0.0), Detector(1.0), 1.0) for name in network.secrets}
+    monkeypatch.setattr(verification, "detectability", lambda *_: nothing)
+    wrong = [each for each in vn.verify(plan) if not each.ok]
+    assert wrong
+    assert {each.what[:10] for each in wrong} == {"change of "}
+
+
+@pytest.mark.parametrize("wrong", [-1e-9, 0.0, 1.0, float("nan"), True])
+def test_rates_outside_of_zero_and_one_are_refused(wrong: float) -> None:
+    with pytest.raises(vn.InvalidRequest, match="delta"):
+        Detector(1.0).epsilon(wrong)
+    with pytest.raises(vn.InvalidRequest, match="false_alarms"):
+        Detector(1.0).power_at(wrong)

@@ -12,7 +12,8 @@ I = 1/P̃_g. "Any change of length Δ" takes the largest eigenvalue of I_sent - 
 
 A change that lasts T rows adds up. Rows that are independent give d'² T times. In a stream, I is that on g_1..g_T
 together, from the covariance of errors at all lags. An x that wanders off counts as having no prior: d' is then too
-large, if anything.
+large, if anything. Where messages never bound a direction of g, they tell of the others: I is the limit of
+(G P G' + τ BB')^-1 for τ -> ∞, B the directions without bound, which is W (W'G P G'W)^-1 W' with W orthogonal to B.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ class Detector:
     def power_at(self, false_alarms: float) -> float:
         """How many changes it sees when it gives so many false alarms.
 
-        false_alarms: α, between 0 and 1.
+        false_alarms: α, above 0 and below 1.
         """
+        _expect_part("false_alarms", false_alarms)
         return _normal(self.mu + NormalDist().inv_cdf(false_alarms))
 
     def __str__(self) -> str:
@@ -99,6 +101,7 @@ class Detector:
 
         delta: δ, above 0 and below 1.
         """
+        _expect_part("delta", delta)
         if self.delta(0.0) <= delta:
             return 0.0
         if self.mu == inf:
@@ -206,8 +209,7 @@ def detectability(
     A stream is judged with hindsight: the detector has all messages, later ones too.
     """
     expect(network, Network, "network")
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
-        raise InvalidRequest(f"delta: expected a number above 0 and below 1, found {delta!r}")
+    _expect_part("delta", delta)
     if not network.secrets:
         return {}
     before, sent, raw = _information_before(network), _information(network, sanitizers), _information(network)
@@ -279,7 +281,12 @@ def _on_a_window(network: Network, known: StreamKnowledge | None, rows: Array, l
     window = max(2, min(lasts, _LONGEST_WINDOW // len(rows)))
     if known is not None:
         if not np.all(known.bounded(rows)):
-            return np.zeros((len(rows), len(rows)))
+            told = known.bounded_combinations(rows)
+            return (
+                told.T @ _on_a_window(network, known, told @ rows, lasts) @ told
+                if len(told)
+                else told.T @ told
+            )
         errors = known.errors_apart(rows, window)
     else:
         dynamics = network.dynamics
@@ -307,6 +314,12 @@ def _of_the_sum(errors: Array) -> Array:
     units = 1 / np.sqrt(np.tile(np.diag(errors[0]), count))
     ones = np.tile(np.eye(size), (count, 1)) * units[:, None]
     return np.asarray(ones.T @ np.linalg.solve(joint * units * units[:, None], ones))
+
+
+def _expect_part(name: str, value: float) -> None:
+    """Refuse what is not a number above 0 and below 1, by its name."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise InvalidRequest(f"{name}: expected a number above 0 and below 1, found {value!r}")
 
 
 def _normal(value: float) -> float:

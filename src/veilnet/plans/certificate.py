@@ -107,15 +107,14 @@ def certify(
     network: Network, sanitizers: Sanitizers, promise: Promise, *, begun: Recheck | None = None
 ) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
-    model: Recheck | StreamRecheck
     network = as_dithered(network, mechanisms(network, sanitizers))
     sent = mechanisms(network, sanitizers)
-    if network.is_stream:
-        model = StreamRecheck(network, sent)
+    model = begun or recheck_of(network, sent)
+    if isinstance(model, StreamRecheck):
         rounding = _ROUNDING
         loss = model.growth_now(network.U, -promise.utility)
     else:
-        model, rounding = begun or Recheck(network, sent), _ROUNDING * max(1.0, network.conditioning)
+        rounding = _ROUNDING * max(1.0, network.conditioning)
         loss = model.growth(network.U, -promise.utility)
     findings = [
         Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
@@ -157,6 +156,13 @@ def certify(
         limits = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
         findings.append(power_finding(network.agents, limits, powers_of(sent)))
     return Certificate(tuple(findings))
+
+
+def recheck_of(network: Network, sanitizers: Sanitizers) -> Recheck | StreamRecheck:
+    """The recheck of what is sent, with the dither that sanitizers need."""
+    network = as_dithered(network, mechanisms(network, sanitizers))
+    sent = mechanisms(network, sanitizers)
+    return StreamRecheck(network, sent) if network.is_stream else Recheck(network, sent)
 
 
 def _gap_findings(model: StreamRecheck, promise: Promise) -> list[Finding]:

@@ -22,9 +22,17 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, Ve
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.detectability import detectability
 from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
-from veilnet.plans.certificate import Certificate, Promise, certify, explained_by_rounding
+from veilnet.plans.certificate import (
+    CHANGE_OF,
+    Certificate,
+    Promise,
+    certify,
+    explained_by_rounding,
+    recheck_of,
+)
 from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan, sealed
@@ -36,6 +44,8 @@ from veilnet.verdict.notes import limit_notes, refuse_narrow_limits
 _MOST_INSPECTED = 2000  # agents that are looked at one by one for raw readings
 _FLOOR_SLACK = 1e-6  # relative: floors lie a little below what is free, so that rounding does not decide
 _NEARLY_UNBOUNDED = 1e6  # a deviation that grew a thousandfold
+# An error without bound is a large one at the recheck's frequencies: d' beside it is off by up to so much.
+_SEEN_ALIKE, _SEEN_AS_NOTHING = 1e-2, 1e-3
 WITHIN_LIMITS = "readings are within their limits"
 
 
@@ -170,6 +180,7 @@ def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield from _grid_checks(saved, network)
     yield from _limit_checks(network)
     yield from _promise_checks(saved, network)
+    yield from _change_checks(saved, network)
     yield from _floor_checks(saved, network)
     yield from _raw_readings(saved.sanitizers)
     yield from _proof_checks(saved, network)
@@ -285,6 +296,24 @@ def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         return
     for finding in certificate.findings:
         yield Check(finding.what, bool(finding.ok), finding.promised, finding.found)
+
+
+def _change_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    """How surely the change of each secret is seen in one row, asked for or not: d' as told, and by the recheck."""
+    if not network.secrets:
+        return
+    try:
+        told = detectability(network, saved.sanitizers)
+        model = recheck_of(network, saved.sanitizers)
+        found = {name: model.deviations(each.rows, each.change, 1) for name, each in network.secrets.items()}
+    except (VeilnetError, np.linalg.LinAlgError) as error:
+        yield Check(
+            "changes of secrets", False, note=f"how surely they are seen cannot be computed ({error})"
+        )
+        return
+    for name, seen in found.items():
+        held = bool(seen <= told[name].mu * (1 + _SEEN_ALIKE) + _SEEN_AS_NOTHING)
+        yield Check(f"{CHANGE_OF}{name} in one row", held, told[name].mu, seen)
 
 
 def _floor_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:

@@ -68,15 +68,21 @@ class Hindsight:
         """A P A', as :func:`settled` takes it."""
         return settled(lambda count: self._mean(rows, count), claimed, without_bound=without_bound)
 
-    def errors_apart(self, rows: Array, count: int) -> Array:
-        """Cov(A e_t, A e_{t+k}) of the errors, k = 0, 1, ..., (count, r, r)."""
-        finest, found = max(_FEWEST, 8 * count), np.zeros((count, len(rows), len(rows)))
+    def errors_apart(self, rows: Array, count: int) -> list[Array]:
+        """Cov(A e_t, A e_{t+k}) of the errors, k = 0, 1, ..., (count, r, r).
+
+        Where it still grows with the number of frequencies: from the most of them, a half and a quarter of them.
+        """
+        finest, found = max(_FEWEST, 8 * count), [np.zeros((count, len(rows), len(rows)))]
         while True:
             power = np.concatenate(list(self._spectrum(rows, finest)))
             later = turns_of(finest) ** np.arange(count)[:, None]
-            previous, found = found, np.tensordot(later, power, 1).real / len(power)
-            if np.max(np.abs(found - previous)) <= SETTLED * np.trace(found[0]) or finest >= _MOST:
-                return np.asarray(found)
+            found = [np.tensordot(later, power, 1).real / len(power), *found[:2]]
+            if np.max(np.abs(found[0] - found[1])) <= SETTLED * np.trace(found[0][0]):
+                return found[:1]
+            if finest >= _MOST:
+                growing = np.trace(found[0][0]) > _STILL_GROWING * np.trace(found[1][0])
+                return found if growing and np.any(found[-1]) else found[:1]
             finest *= 2
 
     def _mean(self, rows: Array, count: int) -> Array:

@@ -67,11 +67,7 @@ class StreamKnowledge:
     def worst_growth(self, rows: Array, *, hindsight: bool) -> float:
         """The smallest growth over all directions of A x: the part of it that stays most exposed."""
         basis = orthonormal_rows(rows)
-        hidden = padded(basis, len(self.steady.basis)) @ self.steady.unbounded
-        if hidden.shape[1] and np.linalg.norm(hidden) > 0:
-            left, singular, _ = np.linalg.svd(hidden)
-            rank = int(np.sum(singular > 1e-8))
-            basis = left[:, rank:].T @ basis
+        basis = self.bounded_combinations(basis) @ basis
         if len(basis) == 0:
             return np.inf
         sent_error = self.error(basis, hindsight=hindsight)
@@ -84,6 +80,13 @@ class StreamKnowledge:
     def bounded(self, rows: Array) -> Booleans:
         """Which rows of x have a finite error."""
         return self.steady.bounded(padded(rows, len(self.steady.basis)))
+
+    def bounded_combinations(self, rows: Array) -> Array:
+        """T, (k, r): T A spans, orthonormally, what of the rows A, of full rank, has a finite error."""
+        turned, upper = np.linalg.qr(rows.T)
+        hidden = padded(turned.T, len(self.steady.basis)) @ self.steady.unbounded
+        left, singular, _ = np.linalg.svd(hidden)
+        return np.asarray(np.linalg.solve(upper, left[:, int(np.sum(singular > 1e-8)) :]).T)
 
     def errors_apart(self, rows: Array, count: int) -> Array:
         """Cov(A e_t, A e_{t+k}) of the errors with hindsight, (count, r, r), k = 0, 1, ..., of bounded rows A."""
