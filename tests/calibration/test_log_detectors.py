@@ -14,6 +14,7 @@ import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.calibration import log_detectors
 from veilnet.calibration.stretches import windowed
+from veilnet.cli import run
 from veilnet.io.network_schema import network_difference
 from veilnet.model.log_aucs import LogAuc
 
@@ -67,6 +68,21 @@ def test_every_plan_of_that_log_says_it_first(planted: vn.Network) -> None:
     # Accepting the doubt does not take it from the headline.
     accepted = planted.accepting("learned-detectors")
     assert "does not hide" in str(vn.design(accepted)).splitlines()[1]
+
+
+def test_verify_and_report_say_it_where_they_begin(
+    planted: vn.Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = f"AUC {planted.log_aucs['present']['free'].auc:.2f}"
+    vn.design(planted).save(tmp_path / "plan")
+    assert run(["verify", str(tmp_path / "plan")]) == 0
+    shown = capsys.readouterr().out
+    assert free in shown.splitlines()[0]
+    assert "does not hide" in shown.splitlines()[0]
+    assert run(["report", str(tmp_path / "plan"), "--out", str(tmp_path / "report.html")]) == 0
+    title = (tmp_path / "report.html").read_text(encoding="utf-8").partition("<h1")[2].partition("</h1>")[0]
+    assert free in title
+    assert "does not hide" in title
 
 
 def test_where_the_model_is_right_nothing_more_is_seen() -> None:

@@ -31,7 +31,7 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet._core.words import join_names
-    from veilnet.bounds.detectability import detectability
+    from veilnet.bounds.detectability import detectability, secrets_headlines
     from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cli._symbols import is_symbols, refuse_other, verify_symbols
     from veilnet.cli._views import check_rows, detectability_json
@@ -57,7 +57,11 @@ def command(
             | {"detectability": found}
         )
     else:
-        for name, seen in detectability(saved.network, saved.sanitizers).items() if ok else ():
+        secrets = detectability(saved.network, saved.sanitizers) if ok else {}
+        warned = secrets_headlines(saved.network, secrets)
+        for sentence in warned:
+            console.print(sentence, soft_wrap=True)
+        for name, seen in secrets.items():
             console.print(f"{name}: {seen.in_words(saved.network.unit(name))}.", soft_wrap=True)
         rows = check_rows(checks, join_names(list(saved.network.public)))
         console.print(table(["what", "promised", "found", "confirmed"], rows))
@@ -72,7 +76,8 @@ def command(
             )
         for note in (*notes, *doubt_notes(doubts)):
             tell(note)
-        console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")
+        confirmed = "Every promise is confirmed, in the model." if warned else "Every promise is confirmed."
+        console.print(confirmed if ok else "NOT confirmed: do not use this plan.")
     return 0 if ok else 1
 
 

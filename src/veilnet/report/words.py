@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.words import NOTHING, counted, join_names
-from veilnet.bounds.detectability import Detectability
+from veilnet.bounds.detectability import Detectability, secrets_headlines
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
 from veilnet.report.html import shown
@@ -63,9 +63,10 @@ def as_good_as_guessing(error: TypicalError) -> bool:
 
 
 def headline(plan: Plan, errors: Sequence[TypicalError]) -> str:
-    """What the plan does, in one or two sentences."""
+    """What the plan does, in one or two sentences, and what nobody may overlook of its secrets."""
     first = _public_part(plan, [each for each in errors if not each.private])
-    return f"{first}; {_private_part(plan, [each for each in errors if each.private])}."
+    second = _private_part(plan, [each for each in errors if each.private])
+    return " ".join([f"{first}; {second}.", *secrets_headlines(plan.network, plan.detectability)])
 
 
 def _public_part(plan: Plan, public: Sequence[TypicalError]) -> str:
