@@ -17,6 +17,7 @@ from sklearn.naive_bayes import MultinomialNB
 import veilnet as vn
 from helpers.symbol_table import AGENTS
 from helpers.symbol_table import symbol_table as table
+from veilnet.agent.randomness import noise_source
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.agent_files import load_agent
 from veilnet.symbols.attackers import attack
@@ -65,19 +66,20 @@ def test_raw_readings_name_the_person_and_no_attacker_on_symbols_does(plan: vn.S
         assert right <= promise.guessed + 3 * np.sqrt(0.25 / 3000)
 
 
-def test_six_attackers_stay_under_the_promise_and_windows_tell_more(plan: vn.SymbolPlan) -> None:
+def test_six_attackers_stay_under_the_promise(plan: vn.SymbolPlan) -> None:
     found = attack(plan, table(1200, seed=4), windows=(1, 10))
     assert len({each.attacker for each in found if each.rows == 1}) == 6
     assert all(each.ok is (True if each.rows == 1 else None) for each in found)
-    best = {rows: max(each.right for each in found if each.rows == rows) for rows in (1, 10)}
-    assert best[10] > best[1]
 
 
 def test_an_attack_on_a_false_promise_is_told(plan: vn.SymbolPlan) -> None:
-    """Agents that send the person: the plan's counts know nothing of it, and the attackers do."""
+    """Agents that send the person: the plan's counts know nothing of it, and the attackers do; windows tell more."""
     rows = table(1200, seed=4)
     rows["person"] = [("anna", "ben")[int(k == 0)] for k in rows["activity"]]
-    assert not all(each.ok for each in attack(plan, rows, windows=(1,)))
+    found = attack(plan, rows, windows=(1, 10))
+    assert any(each.ok is False for each in found)
+    best = {many: max(each.right for each in found if each.rows == many) for many in (1, 10)}
+    assert best[10] > best[1]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,10 @@ def test_a_plan_comes_back_as_it_was_saved(
         again = vn.SymbolPlan.load(folder)
         assert str(again) == str(each)
         sent = each.send(rows)
-        assert all(np.array_equal(sent[name], again.send(rows)[name]) for name in sent)
+        for name, agent in each.agents.items():
+            mine = np.stack([rows[column] for column in agent.names], axis=1)
+            alike = [one.send_or_not(mine, noise_source(3)) for one in (agent, again.agents[name])]
+            assert np.array_equal(*alike)
         assert np.array_equal(again.estimate(sent).public, each.estimate(sent).public)
         assert np.array_equal(
             read_centre(folder / "center.json")[0].estimate(sent).public, each.estimate(sent).public

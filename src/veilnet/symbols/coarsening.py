@@ -83,9 +83,11 @@ class Judge:
         ]
         self._silent = [~np.isfinite(share).all(axis=1) for share in shares]
         self._shares = [np.nan_to_num(share) for share in shares]
-        self.edges = (
-            None if public.classes else [_edges(s[~q]) for s, q in zip(shares, self._silent, strict=True)]
-        )
+        self.edges: list[Array] | None = None
+        self.levels: list[Array] | None = None  # which quantiles of its share an agent's edges are
+        if not public.classes:
+            cut = [_edges(s[~q, 0]) for s, q in zip(shares, self._silent, strict=True)]
+            self.edges, self.levels = [edges for edges, _ in cut], [levels for _, levels in cut]
         self._coins = rng.random((2, len(shares), len(public.values)))
 
     @property
@@ -270,5 +272,9 @@ def _leak(classes: int, values: Array, place: Integers, cells: int) -> float:
     return float(1 - (values @ values - total @ (total / count)) / len(values))
 
 
-def _edges(share: Array) -> Array:
-    return np.unique(np.quantile(share[:, 0], np.arange(1, _CELLS) / _CELLS))
+def _edges(share: Array) -> tuple[Array, Array]:
+    """Where the cells of a share part, and at which levels; the last of those that tie: ties are below an edge."""
+    levels = np.arange(1, _CELLS) / _CELLS
+    quantiles = np.quantile(share, levels)
+    edges = np.unique(quantiles)
+    return edges, levels[np.searchsorted(quantiles, edges, side="right") - 1]

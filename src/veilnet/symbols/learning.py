@@ -80,11 +80,19 @@ def learn_symbols(
 class SymbolLearner:
     """The log, what was learned from it, and what may be asked of it."""
 
-    def __init__(self, log: Log, level: float, seed: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        log: Log,
+        level: float,
+        seed: int,
+        choosing: np.random.SeedSequence,
+        coins: np.random.SeedSequence,
+        progress: Progress,
+    ) -> None:
         self.log, self.level, self.seed = log, level / len(log.private), seed
         self.confidence = 1 - level
         self._progress = progress
-        self.rng = np.random.default_rng(seed)
+        self._choosing, self._coins = choosing, coins  # apart: what certifies must not choose, nor be chosen
         self.learn = ~log.certify
         self.edges = {name: self._edges_of(each) for name, each in log.private.items()}
         sizes = np.bincount(log.blocks[log.certify])
@@ -110,7 +118,9 @@ class SymbolLearner:
         level = 1 - as_number(confidence, "confidence", error=InvalidRequest)
         if not 1e-6 <= level <= 0.2:
             raise InvalidRequest(f"confidence: expected 0.8 to 0.999999, found {confidence!r}")
-        return cls(read_log(table, agents, public, private, blocks, seed), level, seed, progress or silent)
+        dealing, choosing, coins = np.random.SeedSequence(seed).spawn(3)
+        log = read_log(table, agents, public, private, blocks, np.random.default_rng(dealing))
+        return cls(log, level, seed, choosing, coins, progress or silent)
 
     # --- the two questions
 
@@ -125,7 +135,7 @@ class SymbolLearner:
             codes, _ = self._search(judge, _most_score(targets), coins=True)
             if all(code.symbols == 1 for code in codes):
                 break
-            made = self._agents(shares, codes)
+            made = self._agents(shares, judge, codes)
             cells, place = self._certified_cells(made)
             found = self._certificates(place, part)
             if all(self._leak_bound(found[name]) <= most for name, most in asked.items()):
@@ -157,7 +167,7 @@ class SymbolLearner:
                 )
             goal = _least_leak(min(least, best.score))
         codes, _ = self._search(judge, goal, coins=False)
-        made = self._agents(shares, codes)
+        made = self._agents(shares, judge, codes)
         cells, place = self._certified_cells(made)
         return self._plan(made, judge, codes, self._certificates(place, 1.0), cells)
 
@@ -170,26 +180,31 @@ class SymbolLearner:
         except Stopped:
             raise InvalidRequest("progress: asked to stop before anything was learned") from None
         private = [(each.take(self.learn), self.edges[name]) for name, each in self.log.private.items()]
-        judge = Judge(list(shares.learned.values()), self.log.public.take(self.learn), private, self.rng)
+        judge = Judge(
+            list(shares.learned.values()), self.log.public.take(self.learn), private, _fresh(self._choosing)
+        )
         return shares, judge
 
     def _search(self, judge: Judge, goal: Goal, *, coins: bool) -> tuple[list[Code], Worth]:
         steps = int(np.clip(_STEPS * 3000 / int(self.learn.sum()), _STEPS / 4, _STEPS))
         advance = within(self._progress, "choosing symbols", 0.6, 0.35)
-        return search(judge, goal, steps=steps, starts=_STARTS, coins=coins, rng=self.rng, advance=advance)
+        rng = _fresh(self._choosing)
+        return search(judge, goal, steps=steps, starts=_STARTS, coins=coins, rng=rng, advance=advance)
 
     def _raw(self, train: Any, test: Any) -> float:
         whole = np.all([np.isfinite(each).all(axis=1) for each in self.log.readings.values()], axis=0)
         return raw_score(self.log, train & whole, test & whole, self.seed)
 
-    def _agents(self, shares: LearnedShares, codes: list[Code]) -> dict[str, SymbolAgent]:
+    def _agents(self, shares: LearnedShares, judge: Judge, codes: list[Code]) -> dict[str, SymbolAgent]:
         made = {}
-        for (agent, layer), code in zip(shares.layers.items(), codes, strict=True):
+        for place, ((agent, layer), code) in enumerate(zip(shares.layers.items(), codes, strict=True)):
             rows = self.log.readings[agent][self.learn]
             rows = rows[np.isfinite(rows).all(axis=1)]
             low, high = rows.min(axis=0), rows.max(axis=0)
             wider = _WIDENED * (high - low)
-            edges = None if self.log.public.classes else _edges_in_service(layer, rows, code)
+            edges = None
+            if judge.levels is not None:
+                edges = _edges_in_service(layer, rows, code, judge.levels[place])
             matrix, start = _linear(code, edges)
             words = _meanings(self.log.public, code, edges)
             made[agent] = SymbolAgent(
@@ -207,7 +222,7 @@ class SymbolLearner:
 
     def _certified_cells(self, agents: Mapping[str, SymbolAgent]) -> tuple[Integers, Integers]:
         """The tuples of symbols of the rows that certify, and which of them each row has."""
-        source = noise_source(self.rng)
+        source = noise_source(_fresh(self._coins))
         sent = [
             _silence_last(agent.send_or_not(self.log.readings[name][self.log.certify], source), agent.symbols)
             for name, agent in agents.items()
@@ -238,6 +253,7 @@ class SymbolLearner:
         certificate: Mapping[str, SymbolCertificate],
         cells: Integers,
     ) -> SymbolPlan:
+        # by layers that did not learn from these rows: those in service would make the centre far too sure
         learned = np.stack([judge.symbols(k, code) for k, code in enumerate(codes)], axis=1)
         sizes = {name: agent.symbols for name, agent in agents.items()}
         counts = next(iter(certificate.values())).rows_of_cells
@@ -248,7 +264,7 @@ class SymbolLearner:
         alike = next(iter(self.samples.values())).largest
         centre = SymbolCentre.learn(judge.public, sizes, learned).watching(seen, alike)
         certify = self.log.certify
-        source = noise_source(self.rng)
+        source = noise_source(_fresh(self._coins))
         sent = {
             name: each.send_or_not(self.log.readings[name][certify], source) for name, each in agents.items()
         }
@@ -339,6 +355,11 @@ class SymbolLearner:
         return high - low
 
 
+def _fresh(seeds: np.random.SeedSequence) -> np.random.Generator:
+    """A generator that shares nothing with earlier ones."""
+    return np.random.default_rng(seeds.spawn(1)[0])
+
+
 # --- goals of the search
 
 
@@ -368,11 +389,9 @@ def _linear(code: Code, edges: Array | None) -> tuple[Array, Array]:
     return np.arange(code.symbols, dtype=float)[:, None], -np.append(0.0, np.cumsum(edges))
 
 
-def _edges_in_service(layer: Layer, rows: Array, code: Code) -> Array:
-    """Where the symbols of a number part: the same quantiles of the share as in the search."""
-    share = np.sort(layer(rows)[:, 0])
-    cuts = np.flatnonzero(np.diff(code.labels)) + 1
-    return np.asarray(np.quantile(share, cuts / len(code.labels)))
+def _edges_in_service(layer: Layer, rows: Array, code: Code, levels: Array) -> Array:
+    """Where the symbols of a number part: the same quantiles of the share as in the search, of these levels."""
+    return np.asarray(np.quantile(layer(rows)[:, 0], levels[np.flatnonzero(np.diff(code.labels))]))
 
 
 def _meanings(public: Quantity, code: Code, edges: Array | None) -> list[str]:

@@ -67,7 +67,9 @@ class Log:
     fold: Integers
 
 
-def read_log(table: Any, agents: Any, public: Any, private: Any, blocks: Any, seed: int) -> Log:
+def read_log(
+    table: Any, agents: Any, public: Any, private: Any, blocks: Any, rng: np.random.Generator
+) -> Log:
     """Read a table and deal its blocks; errors name the argument and what to do."""
     if not isinstance(public, str):
         raise InvalidRequest(f"public: expected the name of one column, found {public!r}")
@@ -91,7 +93,7 @@ def read_log(table: Any, agents: Any, public: Any, private: Any, blocks: Any, se
         quantities[public],
         {name: quantities[name] for name in hidden},
         block,
-        np.random.default_rng(seed),
+        rng,
     )
     _refuse_few(log)
     return log
