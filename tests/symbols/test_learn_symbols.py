@@ -335,6 +335,25 @@ def test_another_law_in_service_is_noticed(plan: vn.SymbolPlan) -> None:
     assert plan.drift(plan.send(moved)).changed == ("hall",)
 
 
+@pytest.mark.parametrize(
+    ("symbols", "false_alarm", "words"),
+    [
+        ({"cellar": [0, 1]}, 0.01, "cellar"),
+        ({"hall": [0, 99]}, 0.01, "hall"),
+        ({"hall": [0.5, 0.5]}, 0.01, "hall"),
+        ([0, 1], 0.01, "symbols"),
+        ({"hall": [0, 1]}, 7, "false_alarm"),
+        ({"hall": [0, 1]}, np.nan, "false_alarm"),
+    ],
+)
+def test_drift_of_what_is_no_symbol_is_refused(
+    plan: vn.SymbolPlan, symbols: Any, false_alarm: float, words: str
+) -> None:
+    assert plan.drift({"hall": [0, -1]}).changed == ()
+    with pytest.raises(vn.InvalidRequest, match=words):
+        plan.drift(symbols, false_alarm=false_alarm)
+
+
 def test_progress_can_stop_the_search() -> None:
     seen: list[str] = []
 

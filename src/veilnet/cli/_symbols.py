@@ -254,12 +254,13 @@ def fuse_symbols(
             _write(target, kind, centre, rows, centre.estimate(sent[-1]), key)
         target.flush()
     joined = {agent: np.concatenate([each[agent] for each in sent]) for agent in (sent[0] if sent else ())}
-    drift = symbol_drift(centre, joined)
-    if drift.changed:
+    drift = symbol_drift(centre, joined) if joined else None
+    changed = drift is not None and drift.changed
+    if changed:
         say(str(drift))
     if out is not None:
         sys.stdout.write(f"Wrote {out}: {sum(len(each) for each in joined.values())} messages\n")
-    return 1 if bad or drift.changed else 0
+    return 1 if bad or changed else 0
 
 
 def _write(

@@ -109,7 +109,7 @@ class SymbolCentre:
 
     def estimate(self, symbols: Mapping[str, Any]) -> SymbolEstimate:
         """The public quantity from agent -> its symbol, or (T,) symbols; see :meth:`veilnet.SymbolPlan.estimate`."""
-        names, block = list(self.agents), self._block(symbols)
+        names, block = list(self.agents), self.read(symbols)
         if block.ndim == 1:
             one = self.estimate({name: block[None, k] for k, name in enumerate(names)})
             chances = None if one.probabilities is None else one.probabilities[0]
@@ -206,7 +206,7 @@ class SymbolCentre:
     def _rows(self, table: Array) -> Array:
         return np.asarray(table.sum(axis=1) if self.classes else table[:, 0])
 
-    def _block(self, symbols: Mapping[str, Any]) -> Integers:
+    def read(self, symbols: Mapping[str, Any]) -> Integers:
         """(S,) or (T, S) symbols, -1 where an agent is missing."""
         if not isinstance(symbols, Mapping) or not symbols:
             raise InvalidRequest("symbols: expected agent -> its symbols, of at least one agent")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
-from veilnet._core.types import Array, Integers
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import Array
+from veilnet._core.validation import as_number
 from veilnet._core.words import join_names
 from veilnet.symbols.centre import SymbolCentre
 
@@ -39,27 +42,27 @@ class SymbolDrift:
 
 def symbol_drift(
     centre: SymbolCentre,
-    symbols: Mapping[str, Integers],
+    symbols: Mapping[str, Any],
     *,
     false_alarm: float = 0.001,
-    alike: int | None = None,
 ) -> SymbolDrift:
-    """Compare symbols in service with the law on the rows that certified.
+    """Compare symbols in service with the law on the rows that certified, of each agent by itself.
 
     symbols: agent -> (T,) symbols, -1 where it sent nothing.
     false_alarm: chance that an unchanged law is called changed, of all agents together.
-    alike:   rows of service that resemble each other, one block; None: as many as in calibration.
 
     Pearson's test of two samples for each agent, with counts divided by the size of blocks: rows of a block may
-    all be the same, so that they count as one.
+    all be the same, so that they count as one. A change of what agents send together, while each by itself sends as
+    before, is not seen.
     """
-    weight = centre.alike if alike is None else alike
-    chances = {}
-    for agent, sent in symbols.items():
-        before = np.asarray(centre.seen[agent], float) / centre.alike
-        last = len(before) - 1
-        now = np.bincount(np.where(sent < 0, last, sent), minlength=last + 1) / weight
-        chances[agent] = _same_law(before, now)
+    if not 0 < as_number(false_alarm, "false_alarm", error=InvalidRequest) < 1:
+        raise InvalidRequest(f"false_alarm: expected a chance between 0 and 1, found {false_alarm!r}")
+    sent, chances = np.atleast_2d(centre.read(symbols)), {}
+    for place, (agent, last) in enumerate(centre.agents.items()):
+        if symbols.get(agent) is not None:
+            mine = sent[:, place]
+            now = np.bincount(np.where(mine < 0, last, mine), minlength=last + 1)
+            chances[agent] = _same_law(centre.seen[agent] / centre.alike, now / centre.alike)
     level = false_alarm / max(1, len(chances))
     return SymbolDrift(chances, tuple(agent for agent, chance in chances.items() if chance < level))
 

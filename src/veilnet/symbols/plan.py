@@ -111,7 +111,7 @@ class SymbolPlan(Frozen):
         return plan
 
     def drift(self, symbols: Mapping[str, Any], *, false_alarm: float = 0.001) -> SymbolDrift:
-        """Whether symbols in service have the law that certificates counted; otherwise these are void.
+        """Whether symbols in service, of each agent by itself, have the law that was counted; else promises are void.
 
         symbols: as for :meth:`estimate`, of many rows.
         false_alarm: chance that an unchanged law is called changed.
@@ -129,6 +129,6 @@ class SymbolPlan(Frozen):
             f"{self.centre.public}: {kind} {three_digits(self.score)} from symbols, "
             f"{three_digits(self.raw_score)} from raw readings (rows held out)",
             *(str(each) for each in self.certificate.values()),
-            f"symbols: {sizes}",
+            f"all together with confidence {self.confidence:.3g}; symbols: {sizes}",
         ]
         return "\n".join(lines)
