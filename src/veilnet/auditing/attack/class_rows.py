@@ -10,7 +10,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.detection import knows_after, pairs_of, power_at
+from veilnet.auditing.attack.detection import alone, knows_after, pairs_of, power_at
 from veilnet.auditing.attack.error_rows import Judged
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.promise import HIDES_NOTHING, detection_cells, in_the_model
@@ -142,13 +142,16 @@ def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chanc
         remembers: _stops([each for each in told if each.remembers == remembers], chance / 2)
         for remembers in (False, True)
     }
-    verdict, why = _log_verdict(told, stopped, bare, low)
+    proved = {
+        remembers: count is not None
+        and alone([each.sent[:, 1] for each in told if each.remembers == remembers])
+        for remembers, count in stopped.items()
+    }
+    verdict, why = _log_verdict(told, stopped, proved, bare, low)
     who = str(best.row.what).removesuffix(f" on {name} (values)")
     figures = {
         "parameter": name,
-        "past rows": float(
-            stopped[False] is None and verdict == "fail" and not _broken(told, remembers=False)
-        ),
+        "past rows": float(not proved[False] and verdict == "fail" and not _broken(told, remembers=False)),
         "AUC, sent": best.area.value,
         "attacker": who,
         "independent rows": best.area.effective,
@@ -175,17 +178,24 @@ def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chanc
 
 
 def _log_verdict(
-    told: Sequence[Told], stopped: Mapping[bool, int | None], bare: bool, low: float
+    told: Sequence[Told],
+    stopped: Mapping[bool, int | None],
+    proved: Mapping[bool, bool],
+    bare: bool,
+    low: float,
 ) -> tuple[Judgement, str]:
-    """The verdict on what the log shows, and why."""
-    if any(count is not None for count in stopped.values()) or any(
-        each.row.verdict == "fail" for each in told
-    ):
+    """The verdict on what the log shows, and why; a stop that proves nothing breaks no promise by itself."""
+    if any(proved.values()) or any(each.row.verdict == "fail" for each in told):
         return "fail", "The log tells more than the model promises: it is not hidden as the plan says."
     if low >= SEEN and min(each.area.effective for each in told) >= DECIDED_BY:
         return "warn", "On this log it is seen: the plan does not hide it here."
     if bare:
         return "warn", "The plan does not promise to hide it."
+    if any(count is not None for count in stopped.values()):
+        return (
+            "cannot tell",
+            "Rows depend on one another here, so that this proves nothing, and no test of all rows found it.",
+        )
     verdicts = {each.row.verdict for each in told}
     if "ok" in verdicts:
         return "ok", "None of these attackers saw more than the model promises; others may."

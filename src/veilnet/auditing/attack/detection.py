@@ -9,12 +9,15 @@ the first scores higher (b = 1, 1/2 for equal scores, else 0) more often than th
 
     K_t = Π_{s <= t} (1 + λ_s (b_s - a)),   0 <= λ_s < 1/a known before pair s.
 
-While the promise holds, E[b_s | past] <= a, so K is a nonnegative supermartingale, and Ville's inequality says
-P(K_t >= 1/α for some t) <= α: he may stop whenever he likes (Ville, 1939; Waudby-Smith and Ramdas, Estimating means
-of bounded random variables by betting, JRSS B 86, 2024, whose bets λ are used). The mean of several attackers'
-capitals on the same pairs is one, too. Scores of a stretch of time are learned from the other stretches, so every
-stretch is a game of its own, at an equal share of α. Rows of a log depend on one another: pairs are taken as far
-apart as they are worth independent ones, and α is then approximate.
+Where rows are independent and the promise holds, E[b_s | past] <= a, so K is a nonnegative supermartingale, and
+Ville's inequality says P(K_t >= 1/α for some t) <= α: he may stop whenever he likes (Ville, 1939; Waudby-Smith and
+Ramdas, Estimating means of bounded random variables by betting, JRSS B 86, 2024, whose bets λ are used). The mean of
+several attackers' capitals on the same pairs is one, too. Scores of a stretch of time are learned from the other
+stretches, so every stretch is a game of its own, at an equal share of α.
+
+Where rows depend on one another nothing of that is exact. Two rows of one moment share what is slow, and are told
+apart more often than any two: rows are therefore paired at random within their stretch, no more pairs than rows are
+worth independent ones. Even so pairs share slow parts, and a stop is then an indication, no proof (:func:`alone`).
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet.calibration.dependence import independent_rows
 from veilnet.calibration.stretches import Stretch
 
 _DRAWS = 200
 _SEED = 10  # fixed, so that one log has one report
 _FEWEST_BLOCKS, _MOST_BLOCKS = 8, 200
 _MOST_LOG = 700.0  # of a capital: beyond any chance, and still a number
+_ALONE = 0.7  # of the rows: so many independent ones are found, at least, where none depends on another
 _BOLDEST = 0.75  # of 1/a, the bet that could lose everything
 
 
@@ -80,20 +85,22 @@ def _power(rate: float, present: Booleans, weights: Array, score: Array) -> floa
 
 
 def pairs_of(present: Booleans, stretches: Sequence[Stretch], worth: float) -> list[Integers]:
-    """Of each stretch (pairs, 2) rows with and without the value, in the order of time.
+    """Of each stretch (pairs, 2) rows with and without the value, paired and ordered at random.
 
     worth: how many independent rows there are; no more pairs than half of them are taken.
     """
-    found = []
+    found, rng = [], np.random.default_rng(_SEED)
     for stretch in stretches:
         with_it, without = stretch.judged[present[stretch.judged]], stretch.judged[~present[stretch.judged]]
         allowed = int(max(1.0, worth * len(stretch.judged) / len(present) / 2))
         count = min(len(with_it), len(without), allowed)
-        places = (np.arange(count) + 0.5) / max(count, 1)
-        picked = [each[(places * len(each)).astype(np.intp)] for each in (with_it, without)]
-        pairs = np.stack(picked, axis=1)
-        found.append(pairs[np.argsort(np.max(pairs, axis=1), kind="stable")])
+        found.append(np.stack([rng.permutation(each)[:count] for each in (with_it, without)], axis=1))
     return found
+
+
+def alone(scores: Sequence[Array]) -> bool:
+    """Whether rows look independent of one another by every attacker's scores (T,): only then is a stop a proof."""
+    return all(independent_rows(each) >= _ALONE * len(each) for each in scores)
 
 
 def capital(wins: Array, promised: float) -> Array:
