@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 from veilnet._core.types import Array
+from veilnet.calibration import fitting
 from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.calibration.intervals import drawn_models
 from veilnet.calibration.stretches import blocks_of, stretches_of
 
 AGENTS = {"a": ["y0", "y1"], "b": ["y2", "y3"]}
+
+
+@pytest.fixture(autouse=True)
+def no_learned_detectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they see has tests of its own, and learning takes most of a fit's time."""
+    monkeypatch.setattr(fitting, "log_aucs", lambda *_: {})
 
 
 def sorted_log(sizes: list[int], *, seed: int = 1) -> tuple[dict[str, Array], list[str]]:

@@ -96,8 +96,10 @@ class LiveAgent:
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
         self._stream: Stream | None = None
-        if isinstance(sanitizer, Sanitizer) and sanitizer.order:
-            self._stream = Stream(sanitizer.recipe, self._noise, state)
+        if isinstance(sanitizer, Sanitizer):
+            # Also where nothing is remembered: a sanitizer without a grid is refused before anything is written.
+            stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)
+            self._stream = stream if sanitizer.order else None
 
     @property
     def remembers(self) -> int:

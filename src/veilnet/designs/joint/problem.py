@@ -22,6 +22,7 @@ from veilnet.designs.joint.settings import SETTINGS
 
 _LEAST_ROOM = 1e-6
 _BISECTIONS = 40
+_HARDLY_ANY = 1e-200  # privacy: what is divided by it stays a number, and is too steep for any line search
 _TINY = np.finfo(float).tiny
 _AIM, _ENOUGH, _TOO_MUCH = 3e-9, 1e-9, 1e-8
 """Relative margin aimed at by the repair, the least accepted, and the most left on a tight constraint."""
@@ -84,7 +85,7 @@ class LeastLoss:
         return self._missing(at) / self._room
 
     def _by_privacy(self, prices: Array, at: Evaluation) -> Array:
-        return -prices / (np.maximum(at.privacy, _TINY) * self._room)
+        return -prices / (np.maximum(at.privacy, _HARDLY_ANY) * self._room)
 
     def merit(self, at: Evaluation) -> tuple[float, float, Array]:
         """The augmented Lagrangian; its derivatives by the loss and by the privacies."""
