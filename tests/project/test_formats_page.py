@@ -109,7 +109,7 @@ KNOWN = {
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
-    "veilnet-symbol-plan/1": "0886bca7060e",
+    "veilnet-symbol-plan/2": "b2327ad34121",
     "veilnet-symbol-agent/1": "731f1ca90337",
     "veilnet-symbol-centre/1": "6ea8b70a7a43",
 }
