@@ -14,6 +14,8 @@ A change that lasts T rows adds up. Rows that are independent give d'² T times.
 together, from the covariance of errors at all lags. An x that wanders off counts as having no prior: d' is then too
 large, if anything. Where messages never bound a direction of g, they tell of the others: I is the limit of
 (G P G' + τ BB')^-1 for τ -> ∞, B the directions without bound, which is W (W'G P G'W)^-1 W' with W orthogonal to B.
+That is exact of one row. Over T rows the steps of what wanders off are left out: where their noise is correlated with
+what is sent, d' of a change that lasts is too small. A target is still certified by the recheck, which counts them.
 """
 
 from __future__ import annotations
