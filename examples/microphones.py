@@ -126,8 +126,8 @@ def main() -> None:
         for way in ways:
             for place, name in enumerate(PEOPLE):
                 found[way, name].append(recovered(views[way], x[:, place]))
-    read, sent = unknown.N, [sum(plan.sent.values()) for plan in plans.values()]
-    print(f"Of {read} real numbers in a band the plans send {sent[0]} and {sent[1]}.")
+    sent = sum(plans["paper's"].sent.values())
+    print(f"Of {unknown.N} real numbers in a band the paper's plan sends {sent}.")
     print(
         f"The service decodes Anna by the paper's plan: correlation {correlation(decoded):.3f} with the truth."
     )

@@ -40,6 +40,11 @@ from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
 
+_JUST_ABOVE = (
+    0.05  # of the logarithm of 1 + p: far enough to be another valley's, near enough to be worth its search
+)
+
+
 class JointCurve(Levels):
     """Least loss against the level t; shares have the floors at no loss.
 
@@ -111,8 +116,26 @@ class JointCurve(Levels):
 
                 inside, _ = self._narrowed(follow, budget, inside, outside)
             known += [] if inside.found is None else [inside.found]
+            known += self._just_above(
+                max(self.reached(one.privacy) for one in known), allowed, budget, highest
+            )
         best = max(known, key=lambda one: self.reached(one.privacy))
         return replace(best, interrupted=self.stopped)
+
+    def _just_above(self, level: float, allowed: float, budget: float, highest: float) -> list[JointResult]:
+        """What the loss buys beyond a level, if anything: a glance can miss a valley that a whole search finds."""
+        above = float(np.expm1(np.log1p(level) + _JUST_ABOVE))
+        if self.stopped or above >= highest:
+            return []
+        found = self.at(above)
+        if found.loss > allowed:
+            return []
+
+        def follow(level: float) -> JointResult:
+            return self._least_loss(level, [found], closely=False)
+
+        inside, _ = self._narrowed(follow, budget, Tried(above, found), Tried(highest))
+        return [found] if inside.found is None else [found, inside.found]
 
     def _narrowed(
         self,
