@@ -39,10 +39,8 @@ from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
-
-_JUST_ABOVE = (
-    0.05  # of the logarithm of 1 + p: far enough to be another valley's, near enough to be worth its search
-)
+# Of the logarithm of 1 + p: far enough to lie in another valley, near enough to be worth its search.
+_JUST_ABOVE = 0.05
 
 
 class JointCurve(Levels):
