@@ -94,13 +94,14 @@ def processes(client: Any) -> dict[str, int]:
 
 
 def wait_for_workers(client: Any, count: int = 2, patience: float = 600.0) -> dict[str, int]:
+    """Until all are there and idle: what a test before left running would still write its parts."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         try:
             found = processes(client)
         except (OSError, KeyError, ValueError):
             found = {}
-        if len(found) == count:
+        if len(found) == count and not any(client.processing().values()):
             return found
         time.sleep(0.1)
     raise AssertionError("workers did not come back")
