@@ -86,7 +86,12 @@ def fingerprint(network: cluster.Parts, plan: cluster.PartsPlan) -> dict[str, by
 
 
 def anew(network: cluster.Parts) -> None:
-    shutil.rmtree(network.folder / "plan", ignore_errors=True)
+    """No plan, and nobody who still writes one: a task that was given up runs to its end."""
+    quiet = 0
+    while quiet < 4:
+        quiet = 0 if (network.folder / "plan").exists() else quiet + 1
+        shutil.rmtree(network.folder / "plan", ignore_errors=True)
+        time.sleep(0.1)
 
 
 def processes(client: Any) -> dict[str, int]:
@@ -94,14 +99,13 @@ def processes(client: Any) -> dict[str, int]:
 
 
 def wait_for_workers(client: Any, count: int = 2, patience: float = 600.0) -> dict[str, int]:
-    """Until all are there and idle: what a test before left running would still write its parts."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         try:
             found = processes(client)
         except (OSError, KeyError, ValueError):
             found = {}
-        if len(found) == count and not any(client.processing().values()):
+        if len(found) == count:
             return found
         time.sleep(0.1)
     raise AssertionError("workers did not come back")
