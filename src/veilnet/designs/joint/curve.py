@@ -40,7 +40,7 @@ from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
 # Of the logarithm of 1 + p: far enough to lie in another valley, near enough to be worth its search.
-_JUST_ABOVE = 0.05
+_NEXT_VALLEY = 0.05
 
 
 class JointCurve(Levels):
@@ -114,26 +114,8 @@ class JointCurve(Levels):
 
                 inside, _ = self._narrowed(follow, budget, inside, outside)
             known += [] if inside.found is None else [inside.found]
-            known += self._just_above(
-                max(self.reached(one.privacy) for one in known), allowed, budget, highest
-            )
         best = max(known, key=lambda one: self.reached(one.privacy))
         return replace(best, interrupted=self.stopped)
-
-    def _just_above(self, level: float, allowed: float, budget: float, highest: float) -> list[JointResult]:
-        """What the loss buys beyond a level, if anything: a glance can miss a valley that a whole search finds."""
-        above = float(np.expm1(np.log1p(level) + _JUST_ABOVE))
-        if self.stopped or above >= highest:
-            return []
-        found = self.at(above)
-        if found.loss > allowed:
-            return []
-
-        def follow(level: float) -> JointResult:
-            return self._least_loss(level, [found], closely=False)
-
-        inside, _ = self._narrowed(follow, budget, Tried(above, found), Tried(highest))
-        return [found] if inside.found is None else [found, inside.found]
 
     def _narrowed(
         self,
@@ -169,10 +151,11 @@ class JointCurve(Levels):
                 above = [one for one in dearer if one.level > level]
                 inside, outside = Tried(level, found), min(above, key=lambda one: one.level, default=top)
                 break
-        beyond = inside.level * (1 + 2 * SETTINGS.root_tolerance)
-        if not self.stopped and beyond < highest and (found := self.at(beyond)).loss <= budget:
-            further = Tried(beyond, found)
-            inside, outside = self._narrowed(self.at, budget, further, top, SETTINGS.root_tolerance)
+        for step in (2 * SETTINGS.root_tolerance, _NEXT_VALLEY):
+            beyond = float(np.expm1(np.log1p(inside.level) + step))
+            if not self.stopped and beyond < highest and (found := self.at(beyond)).loss <= budget:
+                further = Tried(beyond, found)
+                inside, outside = self._narrowed(self.at, budget, further, top, SETTINGS.root_tolerance)
         if outside.found is None and not self.stopped and inside.level < highest:
             found = glance(highest)
             outside = Tried(highest, found)
