@@ -77,10 +77,10 @@ def wearables(path: Path, guessed: tuple[float, ...], left_out: bool) -> None:
     )
     for what, blocks in (("rows", None), ("blocks", labels)):
         started = time.process_time()
-        learner = SymbolLearner.of(frame, agents, "activity", ["person"], blocks=blocks)
+        learner = SymbolLearner(frame, agents, "activity", ["person"], blocks=blocks)
         for most in guessed:
             try:
-                plan = learner.under(learner.leaks(most))
+                plan = learner.under(most)
             except vn.Infeasible as no:
                 print(f"  {what} {most:.2f} | {no}", flush=True)
                 continue

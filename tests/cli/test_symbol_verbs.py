@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import veilnet as vn
-from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
+from helpers.symbol_table import AGENTS, fast_table, symbol_table, write_symbol_table
 from veilnet.cli import run
 from veilnet.io._sealed import seal
 
@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_symbol_table(made / "later.csv", later)
     for agent, columns in AGENTS.items():
         write_symbol_table(made / f"{agent}.in.csv", later, *columns)
-    assert run(["fit", str(made / "log.csv"), *FIT, "--guessed", "0.65", "--out", str(made / "plan")]) == 0
+    asked = ["fit", str(made / "log.csv"), *FIT, "--public-loss", "0.08"]  # no symbol is sent by chance
+    assert run([*asked, "--out", str(made / "plan")]) == 0
     return made
 
 
@@ -67,12 +68,12 @@ def test_verify_has_one_answer_about_a_false_promise(
 ) -> None:
     document = json.loads((folder / "plan" / "plan.json").read_text())
     del document["checksum"]
-    document["guesses"]["person"]["guessed"] = promised
+    document["certificate"][0]["leak"] = promised
     (tmp_path / "plan.json").write_bytes(seal(document))
     assert run(["verify", str(tmp_path), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["ok"] is False
-    assert said["reason"].startswith("person: ")
+    assert said["reasons"][0].startswith("person: ")
 
 
 def test_inspect_says_what_each_symbol_means(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +97,32 @@ def test_readings_become_symbols_and_symbols_estimates(folder: Path, tmp_path: P
     with (tmp_path / "out.csv").open() as file:
         told = [int(line["activity"]) for line in csv.DictReader(file)]
     assert told == plan.estimate(plan.send(later)).public.tolist()
+
+
+def test_an_agent_makes_windows_of_its_rows(tmp_path: Path) -> None:
+    """One symbol for three rows, as the plan says by itself; none for a gap, and none for a missing line."""
+    write_symbol_table(tmp_path / "log.csv", fast_table())
+    asked = ["fit", str(tmp_path / "log.csv"), *FIT, "--window", "3", "--public-loss", "0.1"]
+    assert run([*asked, "--out", str(tmp_path / "plan")]) == 0
+    plan, later = vn.SymbolPlan.load(tmp_path / "plan"), fast_table(40, seed=5)
+    assert plan.certificate["person"].rows == 200
+    write_symbol_table(tmp_path / "in.csv", later, "a", "b")
+    lines = (tmp_path / "in.csv").read_text().splitlines()
+    lines[5] = "5,,0.5"
+    del lines[14]  # row 14
+    (tmp_path / "in.csv").write_text("\n".join([*lines, "121,0.5,0.5"]))
+    sanitize = ["sanitize", str(tmp_path / "plan" / "hall.json"), "--in", str(tmp_path / "in.csv")]
+    assert run([*sanitize, "--out", str(tmp_path / "z.csv")]) == 1
+    with (tmp_path / "z.csv").open() as file:
+        sent = {int(line["row"]): float(line["z1"]) for line in csv.DictReader(file)}
+    expected = {3 * k + 3: s for k, s in enumerate(plan.send(later)["hall"].tolist()) if s >= 0}
+    assert {6, 15} <= set(expected)
+    assert sent == {row: s for row, s in expected.items() if row not in (6, 15)}
+    alone = plan.agents["hall"].send({"a": later["a"][:6], "b": later["b"][:6]})
+    assert alone.tolist() == [expected[3], expected[6]]
+    (tmp_path / "timed.csv").write_text("time,a,b\n" + "".join(f"{k},0.5,0.5\n" for k in range(9)))
+    assert run([*sanitize[:3], str(tmp_path / "timed.csv"), "--out", str(tmp_path / "no.csv")]) == 2
+    assert not (tmp_path / "no.csv").exists()
 
 
 def test_another_law_in_service_ends_with_a_no(

@@ -18,10 +18,8 @@ import veilnet as vn
 from helpers.symbol_table import AGENTS
 from helpers.symbol_table import symbol_table as table
 from veilnet.agent.randomness import noise_source
-from veilnet.symbols.agent import SymbolAgent
-from veilnet.symbols.agent_files import load_agent
+from veilnet.symbols.agent_files import AGENT, load_agent
 from veilnet.symbols.attackers import attack
-from veilnet.symbols.certificate import ClassCertificate, NumberCertificate
 from veilnet.symbols.files import read_centre
 
 
@@ -37,7 +35,6 @@ def numbers() -> vn.SymbolPlan:
 
 def test_a_plan_keeps_the_public_score_and_its_promise(plan: vn.SymbolPlan) -> None:
     promise = plan.certificate["person"]
-    assert isinstance(promise, ClassCertificate)
     assert promise.guessed is not None
     assert promise.guessed <= 0.65
     assert promise.chance == pytest.approx(0.5)
@@ -70,6 +67,18 @@ def test_six_attackers_stay_under_the_promise(plan: vn.SymbolPlan) -> None:
     found = attack(plan, table(1200, seed=4), windows=(1, 10))
     assert len({each.attacker for each in found if each.rows == 1}) == 6
     assert all(each.ok is (True if each.rows == 1 else None) for each in found)
+
+
+def test_six_attackers_on_a_number_stay_above_the_promise(numbers: vn.SymbolPlan) -> None:
+    rows = table(1200, seed=4)
+    found = attack(numbers, rows)
+    assert {(each.rows, each.ok) for each in found} == {(1, True)}
+    assert len({each.attacker for each in found}) == 6
+    promise = numbers.certificate["weight"]
+    assert promise.error is not None
+    assert all(each.error is not None and each.error > promise.error for each in found)
+    rows["weight"] = 5.0 + 2.0 * rows["heat"]  # which agents do send
+    assert any(each.ok is False for each in attack(numbers, rows))
 
 
 def test_an_attack_on_a_false_promise_is_told(plan: vn.SymbolPlan) -> None:
@@ -108,7 +117,6 @@ def test_attackers_who_see_one_value_first_are_refused(plan: vn.SymbolPlan) -> N
 def test_what_is_promised_was_counted_on_rows_that_learned_nothing(plan: vn.SymbolPlan) -> None:
     """Half of each kind of row certifies; nobody can tell from the plan which, but the counts add up."""
     promise = plan.certificate["person"]
-    assert isinstance(promise, ClassCertificate)
     assert promise.counts.sum(axis=0).tolist() == [150, 150]
     assert plan.cells.shape == (promise.cells, 2)
     assert promise.counted == pytest.approx(sum(max(row) for row in promise.counts.tolist()) / 300)
@@ -118,7 +126,6 @@ def test_what_is_promised_was_counted_on_rows_that_learned_nothing(plan: vn.Symb
 
 def test_two_values_have_a_detector_and_other_base_rates(plan: vn.SymbolPlan) -> None:
     promise = plan.certificate["person"]
-    assert isinstance(promise, ClassCertificate)
     given = promise.counts / promise.counts.sum(axis=0)
     ratio = given[:, 1] / given.sum(axis=1)
     area = sum(
@@ -137,7 +144,6 @@ def test_two_values_have_a_detector_and_other_base_rates(plan: vn.SymbolPlan) ->
 
 def test_many_rows_tell_more(plan: vn.SymbolPlan) -> None:
     promise = plan.certificate["person"]
-    assert isinstance(promise, ClassCertificate)
     curve = promise.over_rows((1, 10, 100))
     assert curve[1] == pytest.approx(
         promise.at("even") - np.sqrt(np.log(1 / (1 - promise.confidence)) / 300) / 2, abs=0.03
@@ -219,7 +225,6 @@ def test_what_two_agents_share_is_not_counted_twice() -> None:
 
 def test_numbers(numbers: vn.SymbolPlan) -> None:
     promise = numbers.certificate["weight"]
-    assert isinstance(promise, NumberCertificate)
     assert 3.0 <= promise.error < promise.chance < 6
     assert numbers.score > 0.6
     fresh = table(3000, seed=8)
@@ -247,8 +252,7 @@ def test_least_leak_for_a_loss() -> None:
 
 def test_chance_gives_differential_privacy(plan: vn.SymbolPlan) -> None:
     agent = plan.agents["hall"]
-    arrays = (agent.names, agent.low, agent.high, agent.layer, agent.code, agent.start)
-    coin = SymbolAgent("hall", *arrays, keep=0.6, meanings=agent.meanings)
+    coin = AGENT.made(**{name: getattr(agent, name) for name in AGENT.kinds} | {"keep": 0.6})
     rows = np.tile([[0.1, 0.2]], (20_000, 1))
     law = np.bincount(coin.send(rows, rng=1), minlength=coin.symbols) / len(rows)
     assert law.max() / law.min() == pytest.approx(np.exp(coin.epsilon), rel=0.1)
@@ -292,10 +296,10 @@ def test_a_better_promise_than_the_counts_support_is_refused(
     if lie == "confidence":
         document["confidence"] = 0.999
     elif lie == "guessed":
-        document["guesses"]["person"]["guessed"] -= 0.005
+        document["certificate"][0]["leak"] -= 0.005
     else:
-        counts = PACKED.read(document["guesses"]["person"]["counts"], "")
-        document["guesses"]["person"]["counts"] = PACKED.write(counts[:, ::-1] + np.eye(*counts.shape))
+        counts = PACKED.read(document["certificate"][0]["counts"], "")
+        document["certificate"][0]["counts"] = PACKED.write(counts[:, ::-1] + np.eye(*counts.shape))
     (tmp_path / "plan.json").write_bytes(seal(document))
     with pytest.raises(vn.InvalidPlan):
         vn.SymbolPlan.load(tmp_path)
@@ -304,8 +308,7 @@ def test_a_better_promise_than_the_counts_support_is_refused(
 def test_blocks_are_those_that_the_centre_knows(numbers: vn.SymbolPlan) -> None:
     """Rows counted as 150 blocks of two: it adds up, and the centre knows better."""
     promise = numbers.certificate["weight"]
-    assert isinstance(promise, NumberCertificate)
-    paired = replace(promise, sizes=np.array([2]), many=np.array([150]), error=0.0)
+    paired = replace(promise, blocks_of=np.array([[2]]), many=np.array([150]), leak=1.0)
     paired.confirm()
     attributes = {name: each for name, each in vars(numbers).items() if name != "_frozen"}
     attributes["certificate"] = {"weight": paired}

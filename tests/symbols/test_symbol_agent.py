@@ -13,7 +13,7 @@ import veilnet as vn
 from veilnet.io import _formats
 from veilnet.io._sealed import seal
 from veilnet.symbols.agent import Layer, SymbolAgent
-from veilnet.symbols.agent_files import AGENT, load_agent, values_of
+from veilnet.symbols.agent_files import AGENT, load_agent
 
 LAYER = Layer(
     np.zeros(1), np.ones(1), np.ones((1, 2)), np.zeros(2), np.eye(2), np.zeros(2), probabilities=False
@@ -25,7 +25,7 @@ def agent(**changes: Any) -> SymbolAgent:
     arrays = {"low": -np.ones(1), "high": np.ones(1), "code": np.eye(2), "start": np.zeros(2)}
     layer = replace(LAYER, **{name: changes[name] for name in changes if name not in arrays})
     arrays |= {name: changes[name] for name in changes if name in arrays}
-    return SymbolAgent("hall", ["T"], layer=layer, keep=1.0, meanings=["one", "other"], **arrays)
+    return SymbolAgent("hall", ["T"], 1, layer=layer, keep=1.0, meanings=["one", "other"], **arrays)
 
 
 WRONG = [
@@ -46,8 +46,9 @@ def test_arrays_are_finite_and_in_order(name: str, array: np.ndarray) -> None:
 
 
 def test_a_file_with_no_scale_is_refused(tmp_path: Path) -> None:
-    values = values_of(agent()) | {"plan": "0" * 32, "scale": np.zeros(1)}
-    (tmp_path / "hall.json").write_bytes(seal(AGENT.document(_formats.SYMBOL_AGENT, values)))
+    values = AGENT.write(agent()) | {"format": _formats.SYMBOL_AGENT, "plan": "0" * 32}
+    values["layer"]["scale"] = [0.0]
+    (tmp_path / "hall.json").write_bytes(seal(values))
     with pytest.raises(vn.InvalidPlan, match="scale"):
         load_agent(tmp_path / "hall.json")
 

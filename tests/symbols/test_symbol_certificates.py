@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.symbols.certificate import ClassCertificate, NumberCertificate, Unconfirmed
+from veilnet.symbols.certificate import SymbolCertificate, Unconfirmed
+from veilnet.symbols.quantity import Quantity
 
 
-def of_classes(values: Any, cells: Any, blocks: Any = None) -> ClassCertificate:
+def of_classes(values: Any, cells: Any, blocks: Any = None) -> SymbolCertificate:
     """Two classes, at confidence 0.95."""
     rows = np.arange(len(values)) if blocks is None else np.asarray(blocks)
-    return ClassCertificate.of("g", ("no", "yes"), np.asarray(values), np.asarray(cells), rows, 0.95)
+    private = Quantity("g", np.asarray(values), ("no", "yes"))
+    return SymbolCertificate.of(private, (0.0, 1.0), np.asarray(cells), rows, 0.95)
 
 
 def test_of_a_value_that_was_not_counted_nothing_is_promised() -> None:
@@ -50,23 +52,25 @@ def test_base_rates_are_shares(share: Any) -> None:
         of_classes([0, 1] * 50, [0, 1] * 50).at({"no": share, "yes": 0.5})
 
 
-def of_numbers() -> NumberCertificate:
+def of_numbers() -> SymbolCertificate:
     """100 rows in 50 blocks of two."""
-    values = np.random.default_rng(2).random(100)
-    return NumberCertificate.of("g", (0.0, 1.0), values, np.arange(100) % 2, np.arange(100) // 2, 0.95)
+    private = Quantity("g", np.random.default_rng(2).random(100), ())
+    return SymbolCertificate.of(private, (0.0, 1.0), np.arange(100) % 2, np.arange(100) // 2, 0.95)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"guessed": -0.1},
-        {"guessed": np.nan},
+        {"leak": -0.1},
+        {"leak": np.nan},
         {"confidence": 1.0},
         {"confidence": 0.7},
         {"counts": np.array([[25, 25], [25, 25], [0, 0]])},
         {"counts": np.array([[60, 25], [-10, 25]])},
         {"counts": np.zeros((0, 2), int)},
         {"counts": np.array([50, 50])},
+        {"counts": np.array([[25.5, 25], [24.5, 25]])},
+        {"counts": np.array([[np.nan, 25], [25, 25]])},
         {"many": np.array([0, 0])},
         {"many": np.array([50, 50, 1])},
         {"blocks_of": np.zeros((0, 2), int), "many": np.zeros(0, int)},
@@ -82,18 +86,18 @@ def test_changed_figures_of_a_class_are_unconfirmed(changes: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"error": 1.5},
-        {"error": -0.1},
-        {"error": np.nan},
+        {"leak": 1.5},
+        {"leak": 0.5},
+        {"leak": np.nan},
         {"edges": (1.0, 1.0)},
         {"edges": (0.0, np.inf)},
-        {"sums": np.array([[100.0, 50.0, 30.0], [0.0, 0.0, 0.0]])},
-        {"sums": np.array([[100.0, 50.0, 60.0]])},
-        {"sums": np.array([[100.0, 50.0]])},
-        {"sizes": np.array([1]), "many": np.array([10])},
-        {"sizes": np.array([2]), "many": np.array([90])},
-        {"sizes": np.zeros(0, int), "many": np.zeros(0, int)},
-        {"sizes": np.array([-100]), "many": np.array([-1])},
+        {"counts": np.array([[100.0, 50.0, 30.0], [0.0, 0.0, 0.0]])},
+        {"counts": np.array([[100.0, 50.0, 60.0]])},
+        {"counts": np.array([[100.0, 50.0]])},
+        {"blocks_of": np.array([[1]]), "many": np.array([10])},
+        {"blocks_of": np.array([[2]]), "many": np.array([90])},
+        {"blocks_of": np.zeros((0, 1), int), "many": np.zeros(0, int)},
+        {"blocks_of": np.array([[-100]]), "many": np.array([-1])},
     ],
 )
 def test_changed_figures_of_a_number_are_unconfirmed(changes: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from helpers.symbol_table import AGENTS, symbol_table
 from veilnet.symbols import learning
 from veilnet.symbols.agent import Layer
 from veilnet.symbols.coarsening import Judge
-from veilnet.symbols.log import Quantity
+from veilnet.symbols.quantity import Quantity
 
 
 def test_what_deals_chooses_and_certifies_shares_no_coins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_symbols_part_at_the_same_quantiles_in_service_where_shares_tie() -> Non
     one = np.ones((1, 1))
     layer = Layer(np.zeros(1), np.ones(1), one, np.zeros(1), one, np.zeros(1), probabilities=False)
     judge = Judge([layer(rows)], Quantity("u", rows[:, 0], ()), [], np.random.default_rng(1))
-    assert judge.edges is not None
     assert judge.levels is not None
-    assert len(judge.edges[0]) < 15, "ties"
-    found = learning._edges_in_service(layer, rows, judge.finest()[0], judge.levels[0])
-    assert found.tolist() == judge.edges[0].tolist()
+    finest = judge.finest()[0]
+    assert finest.symbols < 16, "ties"
+    edges = learning.edges_in_service(layer, rows, finest, judge.levels[0])
+    assert np.searchsorted(edges, rows[:, 0]).tolist() == finest.sent.tolist()

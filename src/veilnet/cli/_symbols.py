@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from csv import writer
-from io import StringIO
+from contextlib import AbstractContextManager, ExitStack
 from json import dumps, loads
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet.io.cells import as_cell
 from veilnet.symbols.agent_files import is_symbol_file
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array, Integers
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.io.merging import Rows
+    from veilnet.io.acceptance import PlanFile
+    from veilnet.io.merging import Alignment, Rows
     from veilnet.io.row_keys import RowKey
+    from veilnet.io.sources import RowSource
     from veilnet.io.statements import Statement
     from veilnet.symbols.agent import SymbolAgent
     from veilnet.symbols.centre import SymbolCentre, SymbolEstimate
-
-
-_YES = {True: "yes", False: "NO"}
+    from veilnet.symbols.plan import SymbolPlan
 
 
 def is_symbols(path: Path) -> bool:
@@ -44,47 +41,35 @@ def fit_symbols(
     public: Mapping[str, Sequence[str]],
     private: Mapping[str, Sequence[str]],
     out: Path | None,
+    given: Mapping[str, Any],
     *,
-    guessed: list[str] | None,
-    public_loss: str | None,
-    blocks: str | None,
-    confidence: float | None,
-    seed: int | None,
     json: bool,
 ) -> None:
-    """Learn a plan of symbols, and save it."""
+    """Learn a plan of symbols, and save it; ``given`` are options of :func:`veilnet.learn_symbols`, None left out."""
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import amounts, fraction, print_json, progress, tell
     from veilnet.symbols.learning import learn_symbols
 
     if len(public) != 1:
-        raise InvalidRequest(f"--public: symbols tell of one column, found {', '.join(public)}")
+        raise InvalidRequest(f"--public: symbols say one column, found {', '.join(public)}")
+    asked = {name: value for name, value in given.items() if value is not None}
+    if "guessed" in asked:
+        asked["guessed"] = amounts(asked["guessed"], "--guessed")
+    if "public_loss" in asked:
+        asked["public_loss"] = fraction(asked["public_loss"], "--public-loss")
+    hidden = [column for columns in private.values() for column in columns]
     with progress("learning symbols", 1.0) as steps:
+        known = next(iter(public.values()))[0]
         plan = learn_symbols(
-            data,
-            agents,
-            next(iter(public.values()))[0],
-            [column for columns in private.values() for column in columns],
-            guessed=amounts(guessed, "--guessed"),
-            public_loss=None if public_loss is None else fraction(public_loss, "--public-loss"),
-            blocks=blocks,
-            confidence=0.95 if confidence is None else confidence,
-            seed=seed or 0,
-            progress=lambda _, part: steps.update(part),
+            data, agents, known, hidden, progress=lambda _, part: steps.update(part), **asked
         )
     if out is not None:
         plan.save(out)
     if json:
-        print_json(
-            {
-                "score": plan.score,
-                "raw_score": plan.raw_score,
-                "calibration": plan.calibration,
-                "symbols": {name: agent.symbols for name, agent in plan.agents.items()},
-                "certificate": {name: _figures(each) for name, each in plan.certificate.items()},
-                "written": out,
-            }
-        )
+        figures = {name: getattr(plan, name) for name in ("score", "raw_score", "calibration", "window")}
+        figures["symbols"] = {name: agent.symbols for name, agent in plan.agents.items()}
+        figures["certificate"] = {name: _figures(each) for name, each in plan.certificate.items()}
+        print_json(figures | {"written": out})
         return
     tell(plan)
     tell("All this is in one row: evidence adds up over rows of one person (veilnet audit shows how fast).")
@@ -92,9 +77,8 @@ def fit_symbols(
         tell(f"\nWrote {out}. Next:\n  veilnet verify {out}\n  veilnet inspect {out}/AGENT.json")
 
 
-def verify_symbols(folder: Path, *, json: bool) -> int:
-    """Recompute every certificate from its counts, and compare agents' and centre's files with the plan."""
-    from veilnet.cli._shared import print_json, tell
+def unconfirmed(folder: Path) -> tuple[SymbolPlan | None, list[str]]:
+    """A saved plan and why it is not to be used: promises that do not follow from counts, files that differ."""
     from veilnet.symbols.certificate import Unconfirmed
     from veilnet.symbols.files import other_files
     from veilnet.symbols.plan import SymbolPlan
@@ -102,92 +86,57 @@ def verify_symbols(folder: Path, *, json: bool) -> int:
     try:
         plan = SymbolPlan.load(folder)
     except Unconfirmed as error:
-        if json:
-            print_json({"ok": False, "reason": str(error)})
-        else:
-            tell(f"NOT confirmed: do not use this plan ({error}).")
-        return 1
-    other = other_files(vars(plan), folder)
-    if json:
-        promised = {name: _figures(each) for name, each in plan.certificate.items()}
-        print_json({"ok": not other, "certificate": promised, "other_files": other})
-        return 1 if other else 0
-    tell(plan)
-    for name in other:
-        tell(f"- {folder / name}: missing, or not what the plan says")
-    tell("NOT confirmed: do not use this plan." if other else "Every promise follows from the counts.")
-    return 1 if other else 0
+        return None, [str(error)]
+    return plan, [
+        f"{folder / name}: missing, or not what the plan says" for name in other_files(plan, folder)
+    ]
 
 
-def check_symbols(folder: Path) -> None:
-    """An error where a plan of symbols does not hold; its promise is in plan.json, which is signed with the rest."""
-    from veilnet._core.errors import InvalidPlan
-    from veilnet.symbols.files import other_files
-    from veilnet.symbols.plan import SymbolPlan
-
-    other = other_files(vars(SymbolPlan.load(folder)), folder)
-    if other:
-        raise InvalidPlan(f"{folder / other[0]}: missing, or not what the plan says; save the plan again")
-
-
-def inspect_symbols(path: Path, trust: Sequence[str], *, pin: bool, json: bool) -> int:
-    """What an agent of symbols says, in words."""
-    from veilnet._core.errors import InvalidPlan
+def verify_symbols(folder: Path, *, json: bool) -> int:
+    """Recompute every certificate from its counts, and compare agents' and centre's files with the plan."""
     from veilnet.cli._shared import print_json, tell
-    from veilnet.io._sealed import sealed_bytes
-    from veilnet.io.trust import fingerprint, pinned, require_trust
-    from veilnet.io.trust import pin as pin_file
+
+    plan, reasons = unconfirmed(folder)
+    if json:
+        promised = {name: _figures(each) for name, each in plan.certificate.items()} if plan else None
+        print_json({"ok": not reasons, "reasons": reasons, "certificate": promised})
+    else:
+        for line in filter(None, (plan, *(f"- {reason}" for reason in reasons))):
+            tell(line)
+        tell("NOT confirmed: do not use this plan." if reasons else "Every promise follows from the counts.")
+    return 1 if reasons else 0
+
+
+def inspect_symbols(
+    path: Path, content: bytes, known: Mapping[str, Any], distrust: str, *, json: bool
+) -> None:
+    """What an agent of symbols says, in words, beside what is known of its file."""
+    from veilnet.cli._shared import print_json, tell
     from veilnet.symbols.agent_files import agent_from_bytes
 
-    content = sealed_bytes(path)
     agent, plan = agent_from_bytes(content, path)
-    distrust = ""
-    try:
-        pins = pinned(path, trust) if trust or not pin else ()
-        require_trust(path, content, pins)
-    except InvalidPlan as error:
-        pins, distrust = (), str(error)
-    mark = fingerprint(content)
     if json:
-        said = {
-            "symbols": agent.symbols,
-            "meanings": agent.meanings,
-            "keep": agent.keep,
-            "readings": agent.names,
-        }
-        trusted = False if distrust else (True if pins else None)
-        print_json({"agent": agent.agent, "plan": plan, "fingerprint": mark, "trusted": trusted} | said)
-    else:
-        tell(agent.describe())
-        tell(f"Plan {plan}; fingerprint of this file {mark}")
-        if distrust:
-            tell(distrust)
-    if pin and not distrust:
-        tell(f"Pinned in {pin_file(path, content)}: sanitize refuses any other file in its place.")
-    return 1 if distrust else 0
+        names = ("agent", "symbols", "meanings", "keep", "window")
+        said = {name: getattr(agent, name) for name in names} | {"readings": agent.names}
+        print_json({"plan": plan} | dict(known) | said)
+        return
+    tell(agent.describe())
+    tell(f"Plan {plan}; fingerprint of this file {known['fingerprint']}")
+    if distrust:
+        tell(distrust)
 
 
-def runnable(
-    path: Path, content: bytes, trust: Sequence[str], accepted: Path | None
-) -> tuple[Sanitizer | SymbolAgent, str | None, Statement | None]:
+def runnable(file: PlanFile, content: bytes) -> tuple[Sanitizer | SymbolAgent, str, Statement | None]:
     """(agent, plan id, what was signed) of an agent's file that may be run now; InvalidPlan, and nothing is sent.
 
     Of a signed file of symbols it is remembered which version was run; no older one is run after it.
     """
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.io.acceptance import accept, runnable_sanitizer
-    from veilnet.io.trust import pinned, require_trust
+    from veilnet.io.sanitizer_files import sanitizer_from_bytes
     from veilnet.symbols.agent_files import agent_from_bytes
 
-    if not is_symbol_file(content):
-        return runnable_sanitizer(path, content, trust, accepted)
-    signed = require_trust(path, content, pinned(path, trust))
-    agent, plan = agent_from_bytes(content, path)
-    if signed is not None:
-        accept(path, None, signed, accepted)
-    elif accepted is not None:
-        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
-    return agent, plan, signed
+    read: Any = agent_from_bytes if is_symbol_file(content) else sanitizer_from_bytes
+    found, plan, signed = file.runnable(content, read)
+    return found, plan or "", signed
 
 
 def refuse_other(options: Mapping[str, Any]) -> None:
@@ -201,57 +150,39 @@ def refuse_other(options: Mapping[str, Any]) -> None:
 
 def fuse_symbols(
     center: Path,
-    paths_of: Callable[[tuple[str, ...]], dict[str, Path]],
+    merged: Callable[..., AbstractContextManager[tuple[Any, RowKey, Alignment]]],
     out: Path | None,
-    format: str | None,
-    within: int,
     *,
-    trust_counts: bool,
     json: bool,
 ) -> int:
     """Estimate the public quantity in every row that some agent sent, and watch the law of what is sent.
 
-    paths_of: the file of messages of each of the agents.
+    merged: opens the messages of (agent -> how many numbers it sends, the plan's id, who is told of bad lines).
     """
     from veilnet.cli._lines import speaker
     from veilnet.io._atomic import replacing
-    from veilnet.io.merging import MessageFile, aligned, common_key, require_equal_counts
-    from veilnet.io.message_streams import MessageMark
-    from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sources import RowSource
+    from veilnet.io.estimate_files import csv_lines
     from veilnet.io.streams import format_for
     from veilnet.symbols.drift import symbol_drift
     from veilnet.symbols.files import read_centre
 
     say, bad = speaker("fuse"), []
     centre, plan = read_centre(center)
-    paths = paths_of(tuple(centre.agents))
     kind = format_for(out, given="jsonl" if json and out is None else None)
 
     def leave_out(source: RowSource, line: int, reason: str) -> None:
         bad.append(line)
         say(f"{source}, line {line} left out: {reason}")
 
+    sent: list[dict[str, Integers]] = []
     with ExitStack() as stack:
-        files = {
-            agent: MessageFile(
-                RowSource(str(path), stack.enter_context(path.open("rb")), format_for(path, given=format)),
-                1,
-                mark=MessageMark(plan, agent),
-                report=leave_out,
-            )
-            for agent, path in paths.items()
-        }
-        key = common_key(files, trust_counts=trust_counts)
-        if key == COUNTED:
-            require_equal_counts({agent: file.last_in_file() for agent, file in files.items()})
+        _, key, aligned = stack.enter_context(merged(dict.fromkeys(centre.agents, 1), plan, leave_out))
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         if kind == "csv":
-            _line(target, ["time" if key.is_time else "row", centre.public, "chance", "missing"])
-        sent: list[dict[str, Integers]] = []
-        for rows, arrived in aligned(files, within):
+            target.write(csv_lines([["time" if key.is_time else "row", centre.public, "chance", "missing"]]))
+        for rows, arrived in aligned:
             sent.append(_symbols_of(arrived, centre))
-            _write(target, kind, centre, rows, centre.estimate(sent[-1]), key)
+            target.write(_lines(kind, centre.public, rows, centre.estimate(sent[-1]), key))
         target.flush()
     joined = {agent: np.concatenate([each[agent] for each in sent]) for agent in (sent[0] if sent else ())}
     drift = symbol_drift(centre, joined) if joined else None
@@ -263,26 +194,25 @@ def fuse_symbols(
     return 1 if bad or changed else 0
 
 
-def _write(
-    target: IO[bytes], kind: str, centre: SymbolCentre, rows: Rows, told: SymbolEstimate, key: RowKey
-) -> None:
+def _lines(kind: str, public: str, rows: Rows, told: SymbolEstimate, key: RowKey) -> bytes:
     """A line for each row: the public value, how sure, and who is missing."""
-    sure = (
-        [None] * len(rows) if told.probabilities is None else told.probabilities.max(axis=1).round(4).tolist()
+    from veilnet.io.estimate_files import csv_lines
+
+    chances = [None] * len(rows)
+    if told.probabilities is not None:
+        chances = told.probabilities.max(axis=1).round(4).tolist()
+    found = list(zip(rows.tolist(), told.public.tolist(), chances, told.missing, strict=True))
+    if kind == "csv":
+        return csv_lines(
+            [key.text(row), str(value), "" if chance is None else str(chance), ";".join(gone)]
+            for row, value, chance, gone in found
+        )
+    place = "time" if key.is_time else "row"
+    said = (
+        {place: loads(key.json(row)), "public": {public: value}, "chance": chance, "missing": list(gone)}
+        for row, value, chance, gone in found
     )
-    for row, value, chance, gone in zip(rows.tolist(), told.public.tolist(), sure, told.missing, strict=True):
-        if kind == "csv":
-            _line(target, [key.text(row), str(value), "" if chance is None else str(chance), ";".join(gone)])
-            continue
-        place = {"time" if key.is_time else "row": loads(key.json(row))}
-        said = place | {"public": {centre.public: value}, "chance": chance, "missing": list(gone)}
-        target.write(f"{dumps(said, ensure_ascii=False)}\n".encode())
-
-
-def _line(target: IO[bytes], cells: Sequence[str]) -> None:
-    text = StringIO()
-    writer(text, lineterminator="\n").writerow([as_cell(cell) for cell in cells])
-    target.write(text.getvalue().encode())
+    return "".join(f"{dumps(each, ensure_ascii=False)}\n" for each in said).encode()
 
 
 def _symbols_of(messages: Mapping[str, Array], centre: SymbolCentre) -> dict[str, Integers]:
@@ -298,6 +228,7 @@ def _symbols_of(messages: Mapping[str, Array], centre: SymbolCentre) -> dict[str
 def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> int:
     """Attackers that learn from what agents send of a table; they must stay under the certificate."""
     from veilnet._core.errors import InvalidRequest
+    from veilnet._core.words import three_digits
     from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.symbols.attackers import attack
     from veilnet.symbols.plan import SymbolPlan
@@ -318,24 +249,20 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
             each.private,
             each.rows,
             each.attacker,
-            f"{each.right:.3f}",
-            _or_nothing(each.promised),
-            "-" if each.ok is None else _YES[each.ok],
+            f"±{three_digits(each.error)}" if each.error is not None else f"{each.right:.3f} right",
+            "-" if each.promised is None else three_digits(each.promised),
+            {True: "yes", False: "NO", None: "-"}[each.ok],
         ]
         for each in found
     ]
-    console.print(table(["private", "rows", "attacker", "right", "at most", "holds"], shown))
+    console.print(table(["private", "rows", "attacker", "reaches", "promised", "holds"], shown))
     tell("Of several rows of one value nothing is promised: the lines show how evidence adds up.")
     tell(
-        "No attacker is above the certificate."
+        "No attacker breaks the certificate."
         if ok
-        else "NOT as promised: an attacker is above the certificate."
+        else "NOT as promised: an attacker breaks the certificate."
     )
     return 0 if ok else 1
-
-
-def _or_nothing(promised: float | None) -> str:
-    return "-" if promised is None else f"{promised:.3f}"
 
 
 def _figures(certificate: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Path = argument("A network file, .toml, .json or .npz."),
+    network: Path = argument("A network file, .toml, .json or .npz; or a plan of symbols."),
     explain: bool = option(
         "--explain", "Say what the paper's theorem says, and how close the decisions were."
     ),
@@ -21,13 +21,20 @@ def command(
     ),
     json: bool = JSON,
 ) -> None:
-    """Say how much privacy is free in this network, and which agents stand in the way of more."""
+    """Say how much privacy is free in this network, and which agents stand in the way of more.
+
+    Of a plan of symbols: how much of what it promises is due to what agents say, and how much to few rows.
+    """
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._shared import console, print_json
+    from veilnet.cli._symbols import is_symbols
     from veilnet.cli._views import detectability_json
     from veilnet.io.fit_reports import report_path
 
+    if is_symbols(network):
+        _check_symbols(network, json=json)
+        return
     model = vn.Network.load(network)
     verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)
@@ -66,6 +73,40 @@ def command(
         console.print(
             f"{report_path(network).name} is about another network: no intervals. Fit again for new ones."
         )
+
+
+def _check_symbols(folder: Path, *, json: bool) -> None:
+    """What can be promised from so many rows: of silence, of what was counted, and from four times as many rows."""
+    from dataclasses import replace
+
+    from veilnet.cli._shared import console, print_json, table, tell
+    from veilnet.symbols.deviation import highest_mean
+    from veilnet.symbols.plan import SymbolPlan
+
+    plan = SymbolPlan.load(folder)
+    found: dict[str, dict[str, float]] = {}
+    for name, each in plan.certificate.items():
+        if each.guessed is None:  # of a number the promise is an error, which "verify" shows
+            continue
+        sample, level = each.sample, 1 - each.confidence
+        more = replace(sample, rows=4 * sample.rows, blocks=4 * sample.blocks)
+        found[name] = {
+            "guessing": each.chance,
+            "silence": highest_mean(sample.rows * each.chance, sample, level),
+            "counted": each.counted,
+            "promised": each.guessed,
+            "with_four_times_the_rows": highest_mean(more.rows * each.counted, more, level),
+        }
+    if json:
+        print_json(found)
+        return
+    tell(plan)
+    heads = ["private", "guessing", "promised of silence", "counted", "promised", "with 4 x the rows"]
+    console.print(table(heads, [[name, *(f"{x:.3f}" for x in row.values())] for name, row in found.items()]))
+    tell(
+        "How often anybody may be right, at most. No plan can be promised less than silence from so many rows. What "
+        "was counted is what agents say; the rest of the promise is doubt, which more rows would lower."
+    )
 
 
 def _intervals(verdict: Verdict, network: Path) -> dict[str, tuple[float, float, float]] | None:

@@ -51,18 +51,21 @@ def command(
     from veilnet.review.inspection import inspect
 
     refuse_without_ledger(ledger, head=head, received=received)
-    if is_symbols(sanitizer):
-        refuse_other({"--confirm": confirm, "--accepted": accepted, "--ledger": ledger})
-        return inspect_symbols(sanitizer, trust or (), pin=pin, json=json)
     content = sanitizer_bytes(sanitizer)
-    agent, plan = sanitizer_from_bytes(content, sanitizer)
-    found = inspect(agent)
-    released = None if ledger is None else audit_releases(ledger, agent.agent, head, received)
     pins = pinned(sanitizer, trust or ())
     if pin:  # gives the pin beside the file a new content, so only those given count
         pins = pins[:1] if trust else ()
-    mark = fingerprint(content)
     signed, distrust = _trusted(sanitizer, content, pins)
+    known = {"fingerprint": fingerprint(content), "trusted": None if not pins else not distrust}
+    if is_symbols(sanitizer):
+        refuse_other({"--confirm": confirm, "--accepted": accepted, "--ledger": ledger})
+        inspect_symbols(sanitizer, content, known, distrust, json=json)
+        if pin:
+            _pin(sanitizer, content, (), distrust, say=not json)
+        return 1 if distrust else 0
+    agent, plan = sanitizer_from_bytes(content, sanitizer)
+    found = inspect(agent)
+    released = None if ledger is None else audit_releases(ledger, agent.agent, head, received)
     if confirm and signed is None and not distrust:
         raise InvalidRequest(
             "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
@@ -74,8 +77,7 @@ def command(
             {
                 "agent": found.agent,
                 "plan": plan,
-                "fingerprint": mark,
-                "trusted": None if not pins else not distrust,
+                **known,
                 "version": None if signed is None else signed.version,
                 "expires": None if signed is None else signed.expires,
                 "promise": promise.lines,
@@ -95,7 +97,7 @@ def command(
         _tell(
             str(found),
             str(promise),
-            f"Plan {plan or 'none'}; fingerprint of this file {mark}",
+            f"Plan {plan or 'none'}; fingerprint of this file {known['fingerprint']}",
             distrust or trusted,
             *agreed.lines,
             "" if released is None else str(released),

@@ -25,29 +25,33 @@ def command(
 
     What the centre can know before and after, in your units; whether privacy could be free; what more of it would
     cost; what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified
-    first.
+    first. Of a plan of symbols: what nobody can guess, what each symbol means, and how evidence adds up over rows.
     """
     from veilnet.cli._shared import check_file, console, progress, tell
+    from veilnet.cli._symbols import is_symbols
     from veilnet.io.audit_files import load_audit
     from veilnet.io.plan_files import file_names
     from veilnet.plans.plan import Plan
     from veilnet.report.building import report_of, traced_frontier
+    from veilnet.symbols.plan import SymbolPlan
 
     check_file(out)
-    loaded = Plan.load(plan)
+    loaded = SymbolPlan.load(plan) if is_symbols(plan) else Plan.load(plan)
+    agents = loaded.agents if isinstance(loaded, SymbolPlan) else loaded.sanitizers
     beside = plan / "audit.json"
     # An agent may be called "audit": the file is its own then, and no audit of the plan.
-    if audit is None and beside.is_file() and beside.name not in file_names(list(loaded.sanitizers)).values():
+    if audit is None and beside.is_file() and beside.name not in file_names(list(agents)).values():
         audit = beside
     found = None if audit is None else load_audit(audit)
     curve = None
-    if frontier:
+    if frontier and isinstance(loaded, Plan):
         with progress("tracing the frontier", total=1.0) as steps:
             curve = traced_frontier(loaded, seconds=seconds, progress=lambda _what, part: steps.update(part))
     made = report_of(loaded, audit=found, curve=curve)
     made.save(out)
     tell(made.title)
-    tell("Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.")
+    if isinstance(loaded, Plan):
+        tell("Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.")
     if curve is not None and curve.interrupted:
         console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
     tell(f"Wrote {out}: open it in any browser.")

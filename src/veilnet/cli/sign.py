@@ -25,9 +25,9 @@ def command(
     public key by another way than the plan's files. They refuse a version older than one they ran, and what has
     expired: sign again, the same plan or a new one, before that.
     """
-    from veilnet._core.errors import InvalidRequest
+    from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.cli._shared import print_json, tell
-    from veilnet.cli._symbols import check_symbols, is_symbols
+    from veilnet.cli._symbols import is_symbols, unconfirmed
     from veilnet.io.signing import make_key, sign_files
     from veilnet.io.statements import StatedPromise
     from veilnet.plans.verification import load_plan
@@ -45,7 +45,8 @@ def command(
         # nobody signs what does not hold
         promise = None
         if is_symbols(plan):
-            check_symbols(plan)
+            for reason in unconfirmed(plan)[1]:
+                raise InvalidPlan(f"{reason}; save the plan again")
         else:
             promise = StatedPromise.of(load_plan(plan))
         files = sorted(plan.glob("*.json"))

@@ -38,8 +38,8 @@ def command(
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
-    from veilnet.plans.plan import notes_on_readings
     from veilnet.plans.verification import verify
+    from veilnet.verdict.notes import notes_on_readings
 
     if is_symbols(plan):
         refuse_other({"network": network, "--accept": accept})
@@ -93,8 +93,7 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
 
 def _errors(saved: SavedPlan) -> str:
     """What the centre is off by under the plan."""
-    from veilnet.bounds.typical_errors import in_one_row, typical_errors
-    from veilnet.plans.in_words import TYPICALLY_OFF
+    from veilnet.bounds.typical_errors import TYPICALLY_OFF, in_one_row, typical_errors
 
     errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
     lines = [f"- {error.name}: {error}" for error in errors.values()]

@@ -20,6 +20,8 @@ def load_audit(path: Path) -> dict[str, Any]:
     """The content of the file, its rows checked for what every row has."""
     try:
         document = parse(read_text(path))
+        if "attacks" in document and all(_is_attack(each) for each in document["attacks"]):
+            return dict(document)
         rows = document["rows"]
         if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
             raise ValueError("rows")
@@ -36,6 +38,16 @@ def load_audit(path: Path) -> dict[str, Any]:
 def _with_figures(row: dict[str, Any]) -> dict[str, Any]:
     """The row, infinities in its figures as numbers; a name may well be the word "inf"."""
     return row | {name: with_infinities(row[name]) for name in _FIGURES if name in row}
+
+
+def _is_attack(row: Any) -> bool:
+    """Whether a row of an audit of symbols has what each has."""
+    words, figures = ("private", "attacker"), ("rows", "right", "promised")
+    return (
+        isinstance(row, dict)
+        and all(isinstance(row.get(name), str) for name in words)
+        and all(row.get(name) is None or isinstance(row[name], int | float) for name in figures)
+    )
 
 
 def _is_row(row: Any) -> bool:

@@ -14,8 +14,8 @@ from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
-from veilnet.report.html import Html, element, shown, table
-from veilnet.report.svg import label, line, picture
+from veilnet.report.html import Html, shown, table
+from veilnet.report.svg import label, line, picture, square
 from veilnet.review.filter_response import fading, unrolled
 from veilnet.review.inspection import Exposure, inspect
 
@@ -26,7 +26,6 @@ MOST_NUMBERS = 6
 _ROW, _COLUMN, _TOP = 26.0, 40.0, 44.0
 _LEFT, _RIGHT = 128.0, 92.0
 _LEAST = 1e-9  # of the largest part: smaller ones are rounding
-_DOT = 2.0  # side of the smallest square: what is there at all is seen
 _CHARACTERS = 18  # of a reading's name that fit at the left
 
 
@@ -99,21 +98,12 @@ def sending_picture(sending: AgentPicture) -> Html:
         marks.append(line(8, y + _ROW / 2, width, y + _ROW / 2, "grid"))
         marks.append(label(_LEFT - 10, y + 4.5, shown(exposure.reading, most=_CHARACTERS), anchor="end"))
         marks += [
-            _square(_LEFT + _COLUMN * (column + 0.5), y, float(sending.weights[column, row]))
+            square(_LEFT + _COLUMN * (column + 0.5), y, float(sending.weights[column, row]), _ROW - 6)
             for column in range(numbers)
             if abs(sending.weights[column, row]) >= _LEAST
         ]
         marks.append(label(end + 8, y + 4.5, _recovered(exposure), class_="small"))
     return picture(_title(sending), width, _TOP + _ROW * readings + 6, marks, key=sending.agent)
-
-
-def _square(x: float, y: float, weight: float) -> Html:
-    side = max(_DOT, (_ROW - 6) * float(np.sqrt(abs(weight))))
-    inset = 0.0 if weight > 0 else min(1.0, side / 4)  # the outline stays inside the square
-    return element(
-        "rect", x=x - side / 2 + inset, y=y - side / 2 + inset, width=side - 2 * inset, height=side - 2 * inset,
-        class_="plus" if weight > 0 else "minus",
-    )  # fmt: skip
 
 
 def _recovered(exposure: Exposure) -> str:

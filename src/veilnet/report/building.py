@@ -28,8 +28,19 @@ from veilnet.report.html import Html, element, join, paragraph
 from veilnet.report.known_section import known_section
 from veilnet.report.page import Report
 from veilnet.report.stream_section import stream_section
+from veilnet.report.symbols_section import (
+    attacks_section,
+    promise_cards,
+    rows_section,
+    says_section,
+    service_section,
+    symbols_certificate,
+    symbols_headline,
+    symbols_lead,
+)
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import headline, names_of
+from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
@@ -40,17 +51,19 @@ _SECONDS = 60.0
 
 
 def report_of(
-    plan: Plan,
+    plan: Plan | SymbolPlan,
     *,
     audit: AuditReport | Mapping[str, Any] | None = None,
     curve: Frontier | None = None,
 ) -> Report:
-    """The report of a plan.
+    """The report of a plan, of numbers or of symbols.
 
     plan:   what it is about.
     audit:  an audit of it, or the content of a file that ``veilnet audit --json`` wrote.
     curve:  the frontier of its network; without it that section says that it was not traced.
     """
+    if isinstance(plan, SymbolPlan):
+        return _report_of_symbols(plan, audit)
     _check_arguments(plan, audit, curve)
     verdict = check(plan.network)
     errors = list(typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy).values())
@@ -68,15 +81,50 @@ def report_of(
         ("doubts", "How far to trust the model", doubts_section(plan)),
         ("certificate", "The certificate", join([certificate_section(plan), symbols(plan, verdict)])),
     ]
-    title = headline(plan, errors)
+    return _assembled(headline(plan, errors), _lead(plan, verdict), _facts_of(plan, audit), sections)
+
+
+def _report_of_symbols(plan: SymbolPlan, audit: object) -> Report:
+    if audit is not None and not (isinstance(audit, Mapping) and "attacks" in audit):
+        raise InvalidRequest(
+            "audit: expected what 'veilnet audit --json' wrote of a plan of symbols, found something else"
+        )
+    found = audit if isinstance(audit, Mapping) else None
+    plan.confirm()
+    attacked = ("look", "Not attacked")
+    if found is not None:
+        holds = bool(found.get("ok"))
+        attacked = ("good", "✓ No attacker above the promise") if holds else ("bad", "✗ An attacker above it")
+    facts = [("good", "✓ Every promise recomputed and confirmed"), attacked]
+    return _assembled(
+        symbols_headline(plan),
+        symbols_lead(plan),
+        facts,
+        [
+            ("known", "What the centre can know", promise_cards(plan)),
+            ("agents", "What each agent says", says_section(plan)),
+            ("rows", "Over many rows", rows_section(plan)),
+            ("service", "In service", service_section(found)),
+            ("audit", "What attackers found", attacks_section(found)),
+            ("certificate", "The certificate", symbols_certificate(plan)),
+        ],
+    )
+
+
+def _assembled(
+    title: str, lead: str, facts: Sequence[tuple[str, str]], sections: Sequence[tuple[str, str, Html]]
+) -> Report:
+    """The page around the sections, (id, heading, content); facts are (good, look or bad, words)."""
+    kinds = {"good": None, "look": "look", "bad": "bad"}
+    listed = [element("li", words, class_=kinds[kind]) for kind, words in facts]
     body = join(
         [
             element(
                 "header",
                 paragraph("Privacy report", class_="kicker"),
                 element("h1", title),
-                paragraph(_lead(plan, verdict), class_="lead"),
-                _facts(plan, audit),
+                paragraph(lead, class_="lead"),
+                element("ul", *listed, class_="facts"),
                 _contents(sections),
             ),
             *(
@@ -184,8 +232,7 @@ def _how_free(verdict: Verdict) -> str:
     )
 
 
-def _facts(plan: Plan, audit: AuditReport | Mapping[str, Any] | None) -> Html:
-    kinds = {"good": None, "look": "look", "bad": "bad"}
+def _facts_of(plan: Plan, audit: AuditReport | Mapping[str, Any] | None) -> list[tuple[str, str]]:
     confirmed = plan.certificate.ok
     facts = [
         ("good", "✓ Every promise recomputed and confirmed")
@@ -196,7 +243,7 @@ def _facts(plan: Plan, audit: AuditReport | Mapping[str, Any] | None) -> Html:
     doubts = open_doubts(plan.network)
     if doubts:
         facts.append(("look", f"! {len(doubts)} doubt{'s' if len(doubts) > 1 else ''} about the model"))
-    return element("ul", *(element("li", words, class_=kinds[kind]) for kind, words in facts), class_="facts")
+    return facts
 
 
 def _contents(sections: Sequence[tuple[str, str, Html]]) -> Html:

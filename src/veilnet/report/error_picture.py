@@ -1,6 +1,8 @@
-"""The three errors on one parameter as a picture: from raw readings, from what is sent, and when merely guessing."""
+"""Figures on one scale that begins at zero: from raw readings, from what is sent, and when merely guessing."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from veilnet.bounds.typical_errors import TypicalError
 from veilnet.report.html import Html, element, shown
 from veilnet.report.svg import diamond, label, line, picture, width_of
 
-__all__ = ["error_picture", "in_words", "three_errors"]
+__all__ = ["error_picture", "in_words", "stems_picture", "three_errors"]
 
 _WIDTH = 340.0
 _ROW = 28.0
@@ -17,6 +19,7 @@ _LEFT = 120.0
 _LEAST_REACH = 70.0
 _UNIT = 14  # characters of a unit that are shown beside a bar
 _MARK = 6.0
+_KINDS = {"raw readings": "raw", "merely guessing": "guess"}
 
 
 def three_errors(error: TypicalError) -> dict[str, float]:
@@ -38,9 +41,20 @@ def in_words(error: TypicalError, *, unit: str | None = None) -> dict[str, str]:
 
 
 def error_picture(error: TypicalError) -> Html:
-    """Three bars on one scale that begins at zero; a bar without end where nothing bounds the error."""
-    values = three_errors(error)
+    """The three errors on one parameter."""
     words = in_words(error, unit=shown(error.unit, most=_UNIT))
+    title = f"Error on {shown(error.name)}: " + ", ".join(
+        f"{text} from {name}" for name, text in words.items()
+    )
+    return stems_picture(
+        title.replace("from merely", "when merely"), three_errors(error), words, key=error.private
+    )
+
+
+def stems_picture(
+    title: str, values: Mapping[str, float], words: Mapping[str, str], *, key: object = ""
+) -> Html:
+    """A stem for each figure, by its name; one without end where nothing bounds it. ``words`` are the figures."""
     finite = [value for value in values.values() if np.isfinite(value)]
     longest = max(finite, default=1.0) * (1.0 if len(finite) == len(values) else 1.25)
     widest = max(width_of(text, 13.5) for text in words.values())
@@ -48,20 +62,15 @@ def error_picture(error: TypicalError) -> Html:
     marks = [line(_LEFT, 4, _LEFT, len(values) * _ROW, "axis")]
     for place, (name, value) in enumerate(values.items()):
         y = _ROW * (place + 0.5) + 2
-        end = _LEFT + (reach * value / longest if np.isfinite(value) else reach)
-        kind = ("raw", "sent", "guess")[place]
+        end = _LEFT + (reach * max(value, 0.0) / (longest or 1.0) if np.isfinite(value) else reach)
+        kind = _KINDS.get(name, "sent")
         marks += [label(_LEFT - 8, y + 4.5, name, anchor="end", class_="strong" if kind == "sent" else None)]
         marks += [
             line(_LEFT, y, end, y, f"stem {kind}"),
             _mark(kind, end, y, bounded=bool(np.isfinite(value))),
         ]
         marks += [label(end + 12, y + 4.5, words[name], class_="strong" if kind == "sent" else None)]
-    title = f"Error on {shown(error.name)}: " + ", ".join(
-        f"{text} from {name}" for name, text in words.items()
-    )
-    return picture(
-        title.replace("from merely", "when merely"), _WIDTH, len(values) * _ROW + 6, marks, key=error.private
-    )
+    return picture(title, _WIDTH, len(values) * _ROW + 6, marks, key=key)
 
 
 def _mark(kind: str, x: float, y: float, *, bounded: bool) -> Html:

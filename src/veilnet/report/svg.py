@@ -10,9 +10,21 @@ import numpy as np
 
 from veilnet.report.html import Html, details, element, join
 
-__all__ = ["diamond", "figure", "label", "line", "nice_ticks", "path", "picture", "width_of"]
+__all__ = [
+    "Frame",
+    "diamond",
+    "figure",
+    "label",
+    "line",
+    "nice_ticks",
+    "path",
+    "picture",
+    "square",
+    "width_of",
+]
 
 
+_DOT = 2.0  # side of the smallest square: what is there at all is seen
 _LARGEST = 1.25  # times as large as drawn, at most: letters then are as large as those around the picture
 
 
@@ -45,8 +57,10 @@ def figure(image: Html, caption: Any, same_as_table: Html, *, class_: str | None
     )
 
 
-def label(x: float, y: float, words: Any, *, anchor: str = "start", class_: str | None = None) -> Html:
-    """A text that begins, ends or is centred at x."""
+def label(
+    x: float, y: float, words: Any, *, anchor: str = "start", class_: str | None = None, slant: float = 0.0
+) -> Html:
+    """A text that begins, ends or is centred at x, turned by so many degrees."""
     return element(
         "text",
         words,
@@ -54,6 +68,7 @@ def label(x: float, y: float, words: Any, *, anchor: str = "start", class_: str 
         y=float(y),
         text_anchor=None if anchor == "start" else anchor,
         class_=class_,
+        transform=f"rotate({slant:g} {x:.1f} {y:.1f})" if slant else None,
     )
 
 
@@ -71,6 +86,65 @@ def diamond(x: float, y: float, size: float) -> Html:
     """The mark of what is sent, in every picture."""
     corners = ((x - size, y), (x, y - size), (x + size, y), (x, y + size))
     return element("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in corners), class_="mark sent")
+
+
+def square(x: float, y: float, weight: float, largest: float) -> Html:
+    """A square around (x, y) whose area is as large as the weight, of 1 at most; hollow where that is negative."""
+    side = max(_DOT, largest * float(np.sqrt(abs(weight))))
+    inset = 0.0 if weight > 0 else min(1.0, side / 4)  # the outline stays inside the square
+    return element(
+        "rect", x=x - side / 2 + inset, y=y - side / 2 + inset, width=side - 2 * inset, height=side - 2 * inset,
+        class_="plus" if weight > 0 else "minus",
+    )  # fmt: skip
+
+
+class Frame:
+    """Where two numbers lie in a picture: (low, high) of those that go across, and of those that go up."""
+
+    def __init__(
+        self,
+        across: tuple[float, float],
+        up: tuple[float, float],
+        *,
+        size: tuple[float, float] = (440.0, 240.0),
+        left: float = 46.0,
+        right: float = 10.0,
+        top: float = 16.0,
+        bottom: float = 34.0,
+    ) -> None:
+        (self.width, self.height), self.left, self.end = size, left, size[0] - right
+        self._across, self._up, self._top, self._bottom = across, up, top, bottom
+
+    def x(self, value: float) -> float:
+        """From left to right."""
+        low, high = self._across
+        return float(self.left + (self.end - self.left) * (value - low) / ((high - low) or 1.0))
+
+    def y(self, value: float) -> float:
+        """From the bottom up."""
+        low, high = self._up
+        return float(
+            self._top + (self.height - self._top - self._bottom) * (high - value) / ((high - low) or 1.0)
+        )
+
+    def at(self, across: float, up: float) -> tuple[float, float]:
+        """Both."""
+        return self.x(across), self.y(up)
+
+    def levels(self, count: int = 4) -> list[Html]:
+        """Lines across at round numbers, each with its number at the left."""
+        marks = []
+        for tick in nice_ticks(*self._up, count):
+            y = self.y(tick)
+            marks.append(line(self.left, y, self.end, y, "grid"))
+            marks.append(label(self.left - 6, y + 4, f"{tick:.4g}", anchor="end", class_="small"))
+        return marks
+
+    def scale(self, ticks: Sequence[tuple[float, str]] = ()) -> list[Html]:
+        """Numbers below: round ones, or (where, words)."""
+        given = ticks or [(tick, f"{tick:.4g}") for tick in nice_ticks(*self._across)]
+        below = self.height - self._bottom + 18
+        return [label(self.x(at), below, words, anchor="middle", class_="small") for at, words in given]
 
 
 def width_of(words: str, size: float = 13.0) -> float:

@@ -8,12 +8,11 @@ from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.report.html import Html, shown, table
 from veilnet.report.stream_tracks import Track
-from veilnet.report.svg import label, line, nice_ticks, path, picture
+from veilnet.report.svg import Frame, label, line, path, picture
 
 __all__ = ["track_picture", "track_table"]
 
-_WIDTH, _HEIGHT = 440.0, 240.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 10.0, 44.0, 34.0
+_LEFT = 46.0
 _EVERY = 8  # rows of the table
 
 
@@ -24,22 +23,15 @@ def track_picture(track: Track) -> Html:
     values = values[np.isfinite(values)]
     low, high = (float(np.min(values)), float(np.max(values))) if values.size else (0.0, 1.0)
     margin = 0.05 * (high - low) or 1.0
-    low, high = low - margin, high + margin
-
-    def at(row: int, value: float) -> tuple[float, float]:
-        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * row / max(len(track.truth) - 1, 1)
-        return across, _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
-
-    marks = [*_legend(track.unit)]
-    for tick in nice_ticks(low, high, 4):
-        y = at(0, tick)[1]
-        marks += [line(_LEFT, y, _WIDTH - _RIGHT, y, "grid")]
-        marks += [label(_LEFT - 6, y + 4, f"{tick:.4g}", anchor="end", class_="small")]
-    for tick in range(0, len(track.truth), 24):
-        marks.append(label(at(tick, low)[0], _HEIGHT - 16, f"row {tick + 1}", class_="small"))
+    frame = Frame((0, len(track.truth) - 1), (low - margin, high + margin), left=_LEFT, top=44)
+    marks = [*_legend(track.unit), *frame.levels()]
+    for row in range(0, len(track.truth), 24):
+        marks.append(label(frame.x(row), frame.height - 16, f"row {row + 1}", class_="small"))
     for values_of, kind in zip(lines, ("truth", "from-raw", "from-sent"), strict=True):
-        marks += [path([at(row, float(values_of[row])) for row in run], kind) for run in _runs(values_of)]
-    return picture(_title(track), _WIDTH, _HEIGHT, marks, key=track.private)
+        marks += [
+            path([frame.at(row, float(values_of[row])) for row in run], kind) for run in _runs(values_of)
+        ]
+    return picture(_title(track), frame.width, frame.height, marks, key=track.private)
 
 
 def _legend(unit: str) -> list[Html]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, counted, join_names
+from veilnet._core.words import NOTHING, counted, join_names, three_digits
 from veilnet.bounds.detectability import Detectability, secrets_headlines
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
@@ -44,6 +45,17 @@ def grows(ratio: float, *, digits: int = 3) -> str:
 def _briefly(ratio: float) -> str:
     """What follows where ``grows`` was said before."""
     return grows(ratio) if ratio < 1 + NOTHING / 2 else grows(ratio, digits=2).removeprefix("grows ")
+
+
+def at_most(share: float) -> str:
+    """A share that is promised not to be exceeded: rounded up."""
+    return f"{math.ceil(1000 * share - 1e-9) / 1000:.3f}"
+
+
+def at_least(error: float) -> str:
+    """An error that is promised to be exceeded: rounded down."""
+    digit = 10.0 ** math.floor(math.log10(error) - 2) if error > 0 else 1.0
+    return three_digits(math.floor(error / digit + 1e-9) * digit)
 
 
 def names_of(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from veilnet._core.validation import as_name, as_names
 from veilnet._core.words import join_names
 from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.release import NotPrivate, Released, as_numbers
+from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
 
 __all__ = ["Layer", "SymbolAgent"]
 
@@ -65,12 +66,22 @@ class Layer:
         return share
 
 
+class _Row(NamedTuple):
+    """What is expected of a row of readings (:class:`veilnet.agent.release.Reads`)."""
+
+    readings: int
+    names: tuple[str, ...]
+    speaker: str
+
+
 class SymbolAgent(Frozen):
     """One agent's part of a plan of symbols.
 
     agent:    whose it is.
     names:    of its readings, in order.
-    low, high: (N,) the range of each reading in the calibration, a little widened.
+    window:   how many rows of readings make one symbol; 1: each row its own.
+    low, high: (F,) the range of each feature (:mod:`veilnet.symbols.windows`; of a row its readings) in the
+              calibration, a little widened.
     layer:    what computes its share.
     code:     M (symbols, K) and ``start`` m (symbols,): the symbol is the place of the largest of Ms + m.
     keep:     the chance that a symbol is sent as it is; otherwise one of all symbols, drawn evenly.
@@ -81,6 +92,7 @@ class SymbolAgent(Frozen):
         self,
         agent: str,
         names: Any,
+        window: int,
         low: Array,
         high: Array,
         layer: Layer,
@@ -90,14 +102,15 @@ class SymbolAgent(Frozen):
         meanings: Any,
     ) -> None:
         self.agent = as_name(agent, "agent")
-        self.names = as_names(names, "names")
+        self.names, self.window = as_names(names, "names"), int(window)
+        self.features = feature_names(self.names, self.window)
         self.low, self.high, self.layer = low, high, layer
         self.code, self.start, self.keep = code, start, float(keep)
         self.meanings = tuple(meanings)
         many, hidden = len(self.low), len(layer.bias)
         shapes = {
             "low, high, mean, scale": [each.shape == (many,) for each in (high, layer.mean, layer.scale)],
-            "names": [len(self.names) == many],
+            "names, window": [self.window >= 1, len(self.features) == many],
             "enter": [layer.enter.shape == (many, hidden)],
             "leave": [layer.leave.shape == (hidden, len(layer.level))],
             "code": [code.shape == (len(start), len(layer.level)), len(self.meanings) == len(start)],
@@ -121,8 +134,8 @@ class SymbolAgent(Frozen):
 
     @property
     def readings(self) -> int:
-        """How many readings a row has."""
-        return len(self.low)
+        """How many readings make a symbol: those of a window, row after row."""
+        return len(self.names) * self.window
 
     # what a sanitizer has too, so that both run alike
     sent, order, memory, memory_key, step = 1, 0, None, "", None
@@ -142,26 +155,30 @@ class SymbolAgent(Frozen):
     def send(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
         """The symbol of one row (N_i,), or of each row of a block (T, N_i): whole numbers from 0.
 
-        readings: numbers; of a frame or anything else with named columns, those that the agent knows by name.
+        readings: numbers; of a frame or anything else with named columns, those that the agent knows by name. An
+                  agent with windows sends a symbol for each whole window of a block.
         rng:      a generator or seed for simulation, in place of the operating system's entropy.
 
         Raises InvalidReading, naming the row and never the value, where a reading is missing, not a number or outside
         the range of the calibration: nothing of the block is sent then. :meth:`release` sends the other rows.
         """
         source = noise_source(rng)
-        numbers = as_numbers(readings, self)
-        released = self.release(numbers.reshape(-1, self.readings), source)
+        numbers = as_numbers(readings, _Row(len(self.names), self.names, self.speaker))
+        rows = numbers.reshape(-1, len(self.names))
+        released = self.release(in_windows(list(rows.T), windows_of(len(rows), self.window)), source)
         if released.reasons:
             place, reason = next(iter(released.reasons.items()))
-            where = f"row {place}: " if numbers.ndim == 2 else ""
+            where = f"row {place * self.window}: " if numbers.ndim == 2 else ""
             raise InvalidReading(f"{self.speaker}{where}{reason}; nothing was sent: drop the row")
-        sent = released.values.reshape(numbers.shape[:-1])
+        sent = released.values if numbers.ndim == 2 else released.values[0]
         return sent if source.private or self.keep >= 1 else sent.view(NotPrivate)
 
     def release(self, rows: Array, source: NoiseSource) -> Released:
-        """Symbols of the rows (T, N_i) that may be sent, and of each other one why not."""
-        valid = self.in_range(rows)
-        kept = rows if valid.all() else rows[valid]
+        """Symbols of the rows (T, window N_i) that may be sent, and of each other one why not."""
+        features = features_of(rows, self.window)
+        inside = (features >= self.low) & (features <= self.high)  # what is not a number is not
+        valid = np.asarray(inside.all(axis=1))
+        kept = features if valid.all() else features[valid]
         values, known = np.empty(len(kept), np.intp), np.empty(len(kept), bool)
         for start in range(0, len(kept), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
@@ -172,24 +189,22 @@ class SymbolAgent(Frozen):
             valid[valid], values = known, values[known]
         if self.keep < 1:
             values = randomised(values, self.symbols, self.keep, source)
-        return Released(valid, values, {int(k): self._reason(rows[k]) for k in np.flatnonzero(~valid)})
+        refused = np.flatnonzero(~valid)
+        return Released(valid, values, {int(k): self._reason(features[k], inside[k]) for k in refused})
 
     def send_or_not(self, rows: Array, source: NoiseSource | None = None) -> Integers:
-        """(T,) symbols of rows (T, N_i), -1 where nothing is sent."""
+        """(T,) symbols of rows (T, window N_i), -1 where nothing is sent."""
         released = self.release(rows, source or noise_source())
         sent = np.full(len(rows), -1, np.intp)
         sent[released.valid] = released.values
         return sent
 
-    def in_range(self, rows: Array) -> Booleans:
-        """Which rows are within the range of the calibration."""
-        return np.asarray(((rows >= self.low) & (rows <= self.high)).all(axis=1))  # not a number is neither
-
     def describe(self) -> str:
         """What the agent says, in words: what each symbol means."""
-        lines = [f"{self.agent} sends one of {self.symbols} symbols, from {join_names(self.names)}:"]
         if self.symbols == 1:
             return f"{self.agent} always sends the same symbol: it says nothing"
+        rows = f" in {self.window} rows (mean, spread and slope)" if self.window > 1 else ""
+        lines = [f"{self.agent} sends one of {self.symbols} symbols, from {join_names(self.names)}{rows}:"]
         lines += [f"  {k}: {meaning}" for k, meaning in enumerate(self.meanings)]
         if self.keep < 1:
             lines.append(
@@ -199,14 +214,13 @@ class SymbolAgent(Frozen):
         lines.append("  A reading that is missing or outside the range of the calibration: nothing is sent")
         return "\n".join(lines)
 
-    def _reason(self, row: Array) -> str:
+    def _reason(self, features: Array, inside: Booleans) -> str:
         """Why a row is refused: which reading, never its value."""
-        inside = (row >= self.low) & (row <= self.high)
         if inside.all():
             return "what it says of the public quantity is not a number"
         place = int(np.argmin(inside))
-        what = "outside the range of the calibration" if math.isfinite(row[place]) else "not a number"
-        return f"{self.names[place]} is {what}"
+        what = "outside the range of the calibration" if math.isfinite(features[place]) else "not a number"
+        return f"{self.features[place]} is {what}"
 
 
 def randomised(symbols: Integers, many: int, keep: float, source: NoiseSource) -> Integers:

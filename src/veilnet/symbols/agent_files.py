@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from veilnet.io import _formats
-from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WORDS, YES, Table, file_errors
-from veilnet.io._sealed import open_sealed, sealed_bytes
+from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, WORDS, YES, Kind, Table, file_errors
+from veilnet.io._sealed import open_sealed, seal, sealed_bytes
 from veilnet.symbols.agent import Layer, SymbolAgent
 
-__all__ = ["AGENT", "FIELDS", "agent_from_bytes", "agent_of", "is_symbol_file", "load_agent", "values_of"]
+__all__ = ["AGENT", "Record", "agent_from_bytes", "is_symbol_file", "load_agent", "of_plan", "sealed"]
 
-_OF_LAYER: dict[str, Any] = {
+
+class Record(Table):
+    """An object as a table of some of its attributes, which ``made`` makes it of."""
+
+    def __init__(self, made: Callable[..., Any], **kinds: Any) -> None:
+        super().__init__(**kinds)
+        self.made = made
+
+    def write(self, value: Any) -> dict[str, Any]:
+        return super().write({name: getattr(value, name) for name in self.kinds})
+
+    def read(self, value: Any, where: str = "") -> Any:
+        return self.made(**super().read(value, where))
+
+
+_LAYER: dict[str, Kind] = {
     "mean": VECTOR,
     "scale": VECTOR,
     "enter": PACKED,
@@ -23,18 +38,31 @@ _OF_LAYER: dict[str, Any] = {
     "level": VECTOR,
     "probabilities": YES,
 }
-FIELDS: dict[str, Any] = {
-    "agent": TEXT,
-    "names": WORDS,
-    "low": VECTOR,
-    "high": VECTOR,
-    **_OF_LAYER,
-    "code": PACKED,
-    "start": VECTOR,
-    "keep": NUMBER,
-    "meanings": WORDS,
-}
-AGENT = Table(plan=TEXT, **FIELDS)
+AGENT = Record(
+    SymbolAgent,
+    agent=TEXT,
+    names=WORDS,
+    window=WHOLE,
+    low=VECTOR,
+    high=VECTOR,
+    layer=Record(Layer, **_LAYER),
+    code=PACKED,
+    start=VECTOR,
+    keep=NUMBER,
+    meanings=WORDS,
+)
+
+
+def sealed(form: str, record: Record, value: Any, plan: str) -> bytes:
+    """The bytes of a file with one object of a plan of this id."""
+    return seal({"format": form, "plan": plan} | record.write(value))
+
+
+def of_plan(document: Mapping[str, Any], record: Record, path: Path) -> tuple[Any, str]:
+    """The object in a file's document, and the plan's id; InvalidPlan names the file and the place."""
+    rest = {name: each for name, each in document.items() if name not in ("format", "plan")}
+    with file_errors(path):
+        return record.read(rest), TEXT.read(document.get("plan"), "plan")
 
 
 def is_symbol_file(content: bytes) -> bool:
@@ -49,17 +77,4 @@ def load_agent(path: str | PathLike[str]) -> SymbolAgent:
 
 def agent_from_bytes(content: bytes, path: Path) -> tuple[SymbolAgent, str]:
     """The agent and the plan's id in the bytes of a file; ``path`` only names the file in errors."""
-    found = AGENT.values(open_sealed(path, _formats.SYMBOL_AGENT, content), path)
-    with file_errors(path):
-        return agent_of(found), found["plan"]
-
-
-def values_of(agent: SymbolAgent) -> dict[str, Any]:
-    """What is said of an agent."""
-    return {name: getattr(agent.layer if name in _OF_LAYER else agent, name) for name in FIELDS}
-
-
-def agent_of(found: Mapping[str, Any]) -> SymbolAgent:
-    """The agent that values describe; InvalidNetwork where they do not fit together."""
-    layer = Layer(**{name: found[name] for name in _OF_LAYER})
-    return SymbolAgent(layer=layer, **{name: found[name] for name in FIELDS if name not in _OF_LAYER})
+    return of_plan(open_sealed(path, _formats.SYMBOL_AGENT, content), AGENT, path)

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.types import AnyArray, Array, Integers
-from veilnet.symbols.certificate import ClassCertificate, whole_from_one
+from veilnet.symbols.certificate import SymbolCertificate, whole_from_one
+from veilnet.symbols.deviation import Tally, is_refuted
 from veilnet.symbols.log import read_quantity
 from veilnet.symbols.plan import SymbolPlan
+from veilnet.symbols.quantity import Quantity
+from veilnet.symbols.windows import windows_of
 
 __all__ = ["Attacked", "attack"]
 
 _FALSE_ALARM = 0.001  # of all attackers together
+_MANY = 6  # attackers
 _NEIGHBOURS = 25
 _FEWEST = 4 * _NEIGHBOURS  # rows or windows, half of which are learned from
 
@@ -29,7 +32,8 @@ class Attacked:
     """What one attacker got.
 
     attacker, private: who tried to learn what, from windows of ``rows`` rows each.
-    right:    the share of windows that it named right, of ``tried``.
+    right:    the share of windows whose class it named right, of ``tried``; None of a number,
+    error:    of which it is the root mean square error; None of a class.
     promised: what the certificate promises of one row; None of several, of which nothing is promised.
     ok:       whether that agrees with the promise; None where nothing is promised.
     """
@@ -37,7 +41,8 @@ class Attacked:
     attacker: str
     private: str
     rows: int
-    right: float
+    right: float | None
+    error: float | None
     tried: int
     promised: float | None
     ok: bool | None
@@ -46,42 +51,29 @@ class Attacked:
 def attack(
     plan: SymbolPlan, table: Any, *, windows: Sequence[int] = (1, 5, 20), seed: int = 0
 ) -> tuple[Attacked, ...]:
-    """Let six attackers learn private classes from what agents send of a table, and try them on its other half.
+    """Let six attackers learn what is private from what agents send of a table, and try them on its other half.
 
     table:   with the readings and the private columns, of rows that the plan did not learn from.
-    windows: how many rows of one value an attacker sees at a time, each a whole number. Windows of which the table
-             has too few to learn from are left out, but not those of one row: there it is refused.
+    windows: how many rows of one value an attacker sees at a time, each a whole number; of a private number one row.
+             Windows of which the table has too few to learn from are left out, but not those of one row: there it is
+             refused.
     seed:    of what attackers draw.
     """
     if not whole_from_one(windows):
         raise InvalidRequest(f"windows: expected whole numbers of rows from 1 on, found {windows!r}")
     sent = np.stack(list(plan.send(table).values()), axis=1) + 1
     found: list[Attacked] = []
-    named = [each for each in plan.certificate.values() if isinstance(each, ClassCertificate)]
-    if not named:
-        raise InvalidRequest("plan: attackers learn classes, and its private quantities are numbers")
-    tests = len(named) * len(dict(_attackers(0)))
-    for promise in named:
+    level = _FALSE_ALARM / (_MANY * len(plan.certificate))
+    for promise in plan.certificate.values():
         values = read_quantity(table, promise.name, promise.classes)
-        for rows in windows:
-            features, targets = _windows(sent, values, int(rows))
-            few = len(targets) < _FEWEST
-            if few or len(np.unique(targets[: len(targets) // 2])) < 2:
-                if rows > 1:
-                    continue
-                raise InvalidRequest(
-                    f"table: attackers need at least {_FEWEST} rows, with two values of {promise.name} in the first "
-                    f"half; found {len(targets)} rows"
-                    + ("" if few else " with one value there; mix the rows")
-                )
-            for name, attacker in _attackers(seed):
-                right = _learned(attacker, features, targets)
-                tried = len(targets) - len(targets) // 2
-                ok, known = None, None
-                if rows == 1:
-                    known = promise.guessed
-                    ok = bool(binom.sf(round(right * tried) - 1, tried, known) > _FALSE_ALARM / tests)
-                found.append(Attacked(name, promise.name, int(rows), right, tried, known, ok))
+        values = values[windows_of(len(values), plan.window)[:, -1]]
+        for rows in windows if promise.classes else sorted({1} & set(windows)):
+            features, targets = _windows(sent, values, int(rows)) if promise.classes else (_hot(sent), values)
+            if _can_learn(targets, promise.name, int(rows)):
+                found += [
+                    _tried(name, attacker, features, targets, promise, int(rows), level)
+                    for name, attacker in _attackers(seed, bool(promise.classes))
+                ]
     if not found:
         raise InvalidRequest(
             f"table: attackers need at least {_FEWEST} windows of two values; give more rows, or shorter windows"
@@ -89,41 +81,94 @@ def attack(
     return tuple(found)
 
 
-def _windows(sent: Integers, values: Integers, rows: int) -> tuple[Array, Integers]:
-    """How often each symbol was sent in each window of so many successive rows of one value, and that value."""
-    hot = np.concatenate([np.eye(int(mine.max()) + 1)[mine] for mine in sent.T], axis=1)
-    features, targets, order = [], [], []
-    for value in np.unique(values):
-        where = np.flatnonzero(values == value)
-        mine = where[: len(where) // rows * rows].reshape(-1, rows)
-        features.append(hot[mine].mean(axis=1))
-        targets.append(np.full(len(mine), value))
-        order.append(mine[:, 0])
-    first = np.argsort(np.concatenate(order), kind="stable")
-    return np.concatenate(features)[first], np.concatenate(targets)[first]
+def _can_learn(targets: AnyArray, name: str, rows: int) -> bool:
+    """Whether there are enough windows to learn from; an error where windows are of one row."""
+    few = len(targets) < _FEWEST
+    if not few and len(np.unique(targets[: len(targets) // 2])) > 1:
+        return True
+    if rows > 1:
+        return False
+    raise InvalidRequest(
+        f"table: attackers need at least {_FEWEST} rows, with two values of {name} in the first half; found "
+        f"{len(targets)} rows" + ("" if few else " with one value there; mix the rows")
+    )
 
 
-def _learned(attacker: Any, features: Array, targets: AnyArray) -> float:
-    """The share right in the second half, learned from the first: neighbouring rows are alike."""
+def _tried(
+    name: str,
+    attacker: Any,
+    features: Array,
+    targets: AnyArray,
+    promise: SymbolCertificate,
+    rows: int,
+    level: float,
+) -> Attacked:
+    """What an attacker gets in the second half, learned from the first: neighbouring rows are alike.
+
+    Its loss on a row is between 0 and 1, and the certificate promises a least mean of it, which few losses refute:
+    of a class 1 where it is wrong, of a number its square error in units of the interval, all clipped to that.
+    """
     half = len(targets) // 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an attacker may stop before it converged
-        return float(attacker.fit(features[:half], targets[:half]).score(features[half:], targets[half:]))
+        said = attacker.fit(features[:half], targets[:half]).predict(features[half:])
+    truth = targets[half:]
+    if promise.classes:
+        losses, right, error = said != truth, float(np.mean(said == truth)), None
+    else:
+        clipped = [Quantity("", each, ()).within(promise.edges).values for each in (said, truth)]
+        losses, right, error = (
+            (clipped[0] - clipped[1]) ** 2,
+            None,
+            float(np.sqrt(np.mean((said - truth) ** 2))),
+        )
+    promised = ok = None
+    if rows == 1:
+        promised = promise.guessed if promise.classes else promise.error
+        sample = Tally(len(truth), len(truth), 1, bool(promise.classes))
+        ok = not is_refuted(float(np.sum(losses)), 1 - promise.leak, sample, level)
+    return Attacked(name, promise.name, rows, right, error, len(truth), promised, ok)
 
 
-def _attackers(seed: int) -> Iterator[tuple[str, Any]]:
+def _hot(sent: Integers) -> Array:
+    """(n, symbols of all agents) 1 for each symbol that was sent."""
+    return np.concatenate([np.eye(int(mine.max()) + 1)[mine] for mine in sent.T], axis=1)
+
+
+def _windows(sent: Integers, values: Integers, rows: int) -> tuple[Array, Integers]:
+    """How often each symbol was sent in each window of so many successive rows of one value, and that value."""
+    by_value = [np.flatnonzero(values == value) for value in np.unique(values)]
+    index = np.concatenate([where[: len(where) // rows * rows].reshape(-1, rows) for where in by_value])
+    index = index[np.argsort(index[:, 0], kind="stable")]
+    return _hot(sent)[index].mean(axis=1), values[index[:, 0]]
+
+
+def _attackers(seed: int, of_classes: bool) -> Iterator[tuple[str, Any]]:
     try:
-        from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.naive_bayes import MultinomialNB
-        from sklearn.neighbors import KNeighborsClassifier
-        from sklearn.neural_network import MLPClassifier
+        from sklearn import ensemble, linear_model, naive_bayes, neighbors, neural_network, tree
     except ImportError as error:
         raise missing_extra("attackers need scikit-learn", "sklearn") from error
 
-    yield "logistic regression", LogisticRegression(max_iter=300)
-    yield "forest", RandomForestClassifier(100, random_state=seed)
-    yield "boosting", HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=seed)
-    yield "neighbours", KNeighborsClassifier(_NEIGHBOURS, algorithm="brute")
-    yield "naive Bayes", MultinomialNB()
-    yield "network", MLPClassifier((32,), solver="lbfgs", alpha=1.0, max_iter=150, random_state=seed)
+    boosting = {"max_iter": 30, "early_stopping": False, "random_state": seed}
+    network = {
+        "hidden_layer_sizes": (32,),
+        "solver": "lbfgs",
+        "alpha": 1.0,
+        "max_iter": 150,
+        "random_state": seed,
+    }
+    near = {"n_neighbors": _NEIGHBOURS, "algorithm": "brute"}
+    if of_classes:
+        yield "logistic regression", linear_model.LogisticRegression(max_iter=300)
+        yield "forest", ensemble.RandomForestClassifier(100, random_state=seed)
+        yield "boosting", ensemble.HistGradientBoostingClassifier(**boosting)
+        yield "neighbours", neighbors.KNeighborsClassifier(**near)
+        yield "naive Bayes", naive_bayes.MultinomialNB()
+        yield "network", neural_network.MLPClassifier(**network)
+        return
+    yield "linear regression", linear_model.Ridge()
+    yield "forest", ensemble.RandomForestRegressor(100, random_state=seed, min_samples_leaf=3)
+    yield "boosting", ensemble.HistGradientBoostingRegressor(**boosting)
+    yield "neighbours", neighbors.KNeighborsRegressor(**near)
+    yield "mean of each tuple", tree.DecisionTreeRegressor(min_samples_leaf=5, random_state=seed)
+    yield "network", neural_network.MLPRegressor(**network)

@@ -14,15 +14,15 @@ chose nothing (:func:`calibration_error`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import AnyArray, Array, Booleans, Integers
-from veilnet.symbols.log import Quantity
+from veilnet.symbols.quantity import Quantity
 
 __all__ = ["SymbolCentre", "SymbolEstimate", "calibration_error"]
 
@@ -40,13 +40,17 @@ class SymbolEstimate:
     public:        the most likely class, or the number.
     probabilities: of the classes, in order, (K,) or (T, K); None for numbers.
     missing:       agents from which nothing arrived: a tuple, or one per row.
+    deviation:     of a number, the root mean square error from the agents that arrived, of the rows that learned,
+                   each left out in turn: one, or (T,); None for classes.
     """
 
     public: Any
     probabilities: Array | None
     missing: tuple[Any, ...]
+    deviation: Any = None
 
 
+@dataclass(frozen=True, eq=False)
 class SymbolCentre:
     """What fusion of symbols needs.
 
@@ -59,26 +63,19 @@ class SymbolCentre:
     alike:    how many rows a block of these has at most: the law that service is compared with.
     """
 
-    def __init__(
-        self,
-        public: str,
-        classes: tuple[Any, ...],
-        agents: Mapping[str, int],
-        cells: Integers,
-        table: Array,
-        strength: float,
-        exponent: float,
-        seen: Mapping[str, Array] | None = None,
-        alike: int = 1,
-    ) -> None:
-        self.public, self.classes, self.agents = public, classes, dict(agents)
-        self.cells, self.table = cells, table
-        self.strength, self.exponent = float(strength), float(exponent)
-        self.seen, self.alike = dict(seen or {}), int(alike)
-        self._known: dict[tuple[int, ...], tuple[Integers, Array]] = {}
+    public: str
+    classes: tuple[Any, ...]
+    agents: dict[str, int]
+    cells: Integers
+    table: Array
+    strength: float
+    exponent: float
+    seen: dict[str, Array] = field(default_factory=dict)
+    alike: int = 1
+    _known: dict[tuple[int, ...], tuple[Integers, Array]] = field(default_factory=dict, init=False)
 
     @classmethod
-    def learn(cls, public: Quantity, agents: Mapping[str, int], symbols: Integers) -> SymbolCentre:
+    def learn(cls, public: Quantity, agents: dict[str, int], symbols: Integers) -> SymbolCentre:
         """From the symbols (n, S) of rows that learn."""
         cells, place = np.unique(symbols, axis=0, return_inverse=True)
         tried = [
@@ -92,20 +89,15 @@ class SymbolCentre:
     def counted(
         cls,
         public: Quantity,
-        agents: Mapping[str, int],
+        agents: dict[str, int],
         cells: Integers,
         place: Integers,
         strength: float,
         exponent: float,
     ) -> SymbolCentre:
         """From the cells that occurred and which of them each row is in."""
-        table = _counted(public, place, len(cells))
+        table = public.counted(place, len(cells))
         return cls(public.name, public.classes, agents, cells, table, strength, exponent)
-
-    def watching(self, seen: Mapping[str, Array], alike: int) -> SymbolCentre:
-        """The same centre, which knows the law that certificates counted."""
-        same = self.public, self.classes, self.agents, self.cells, self.table, self.strength, self.exponent
-        return SymbolCentre(*same, seen, alike)
 
     def estimate(self, symbols: Mapping[str, Any]) -> SymbolEstimate:
         """The public quantity from agent -> its symbol, or (T,) symbols; see :meth:`veilnet.SymbolPlan.estimate`."""
@@ -113,7 +105,8 @@ class SymbolCentre:
         if block.ndim == 1:
             one = self.estimate({name: block[None, k] for k, name in enumerate(names)})
             chances = None if one.probabilities is None else one.probabilities[0]
-            return SymbolEstimate(one.public[0], chances, one.missing[0])
+            deviation = None if one.deviation is None else float(one.deviation[0])
+            return SymbolEstimate(one.public[0], chances, one.missing[0], deviation)
         arrived = (block >= 0) & (block < list(self.agents.values()))
         answers = np.empty((len(block), max(1, len(self.classes))))
         patterns, pattern = np.unique(arrived, axis=0, return_inverse=True)
@@ -122,7 +115,8 @@ class SymbolCentre:
             answers[mine] = self._answers(block[mine], present)
         missing = tuple(tuple(n for n, there in zip(names, row, strict=True) if not there) for row in arrived)
         if not self.classes:
-            return SymbolEstimate(answers[:, 0], None, missing)
+            error = np.sqrt([self._square_left_out(present) for present in patterns])
+            return SymbolEstimate(answers[:, 0], None, missing, error[pattern.reshape(-1)])
         values = np.empty(len(self.classes), object)
         values[:] = self.classes
         public = values[np.argmax(answers, axis=1)]
@@ -134,15 +128,13 @@ class SymbolCentre:
 
         Of classes accuracy and mean log-likelihood, of numbers R² twice.
         """
-        own, model = self.table, self._model(self.cells, np.ones(len(self.agents), bool))
+        own, everybody = self.table, np.ones(len(self.agents), bool)
         rows = self._rows(own)
         if not self.classes:
-            pull = own[:, 1] + self.strength * model[:, 0]
-            weight = rows + self.strength
-            wrong = weight**2 * own[:, 2] - 2 * weight * own[:, 1] * pull + rows * pull**2
-            spread = own[:, 2].sum() - own[:, 1].sum() ** 2 / rows.sum()
-            explained = float(1 - np.sum(wrong / (weight - 1) ** 2) / spread)
+            spread = own[:, 2].sum() / rows.sum() - (own[:, 1].sum() / rows.sum()) ** 2
+            explained = float(1 - self._square_left_out(everybody) / spread)
             return explained, explained
+        model = self._model(self.cells, everybody)
         told = own + self.strength * model
         first = np.argmax(told, axis=1)
         second, largest = np.partition(told, -2, axis=1)[:, -2:].T
@@ -150,6 +142,17 @@ class SymbolCentre:
         right = float(np.sum(own * (told - 1 > rival)) / rows.sum())
         chance = np.maximum((told - 1) / (rows[:, None] - 1 + self.strength), 1e-4)
         return right, float(np.sum(own * np.log(chance)) / rows.sum())
+
+    def _square_left_out(self, present: Booleans) -> float:
+        """The mean square error of a number from some agents, of the rows that learned, each left out in turn."""
+        known, own = self._marginal(present)
+        cells = np.zeros((len(known), len(present)), np.intp)
+        cells[:, present] = known
+        rows, total, squares = own.T
+        pull = total + self.strength * self._model(cells, present)[:, 0]
+        weight = rows + self.strength
+        wrong = weight**2 * squares - 2 * weight * total * pull + rows * pull**2
+        return float(np.sum(wrong / (weight - 1) ** 2) / rows.sum())
 
     def _answers(self, block: Integers, present: Booleans) -> Array:
         """(T, K) probabilities, or (T, 1) numbers, of rows of which the same agents arrived."""
@@ -232,15 +235,6 @@ def calibration_error(probabilities: Array, values: AnyArray) -> float:
     return float(
         sum(abs(gaps[rows].sum()) for rows in np.array_split(np.argsort(stated), _BINS)) / len(values)
     )
-
-
-def _counted(public: Quantity, place: Integers, cells: int) -> Array:
-    if public.classes:
-        width = len(public.classes)
-        found = np.bincount(place * width + public.values, minlength=cells * width)
-        return found.reshape(cells, width).astype(float)
-    powers: Sequence[AnyArray] = [public.values**power for power in range(3)]
-    return np.stack([np.bincount(place, each, minlength=cells) for each in powers], axis=1)
 
 
 def _whole(given: AnyArray, agent: str, many: int) -> Integers:

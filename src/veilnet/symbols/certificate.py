@@ -1,7 +1,7 @@
 """What nobody can guess: the promise of a plan of symbols about each private quantity, from counts alone.
 
-The counts are of rows that chose nothing. What is stored is enough to compute every figure anew: n(z, g) for each
-tuple of symbols that occurred, and how many rows of each value each independent block has.
+The counts are of rows that chose nothing. What is stored is enough to compute every figure anew: what was counted of
+each tuple of symbols that occurred, and of each independent block.
 An agent that refuses a reading sends nothing; that silence is counted as one more symbol.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +20,9 @@ from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_number
 from veilnet._core.words import three_digits
 from veilnet.symbols.deviation import Tally, highest_mean, is_refuted
+from veilnet.symbols.quantity import Quantity, leak_of
 
-__all__ = ["ClassCertificate", "NumberCertificate", "SymbolCertificate", "Unconfirmed"]
+__all__ = ["SymbolCertificate", "Unconfirmed", "whole_from_one"]
 
 _DRAWS = 4000  # simulated windows of several rows
 _ROUNDING = 1e-9
@@ -33,67 +34,94 @@ class Unconfirmed(InvalidPlan):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCertificate:
-    """How often anybody can be right about a private class.
+class SymbolCertificate:
+    """How often anybody can be right about a private class, or how far off everybody is about a private number.
 
-    name:       the private quantity, and ``classes`` its values.
-    confidence: with which ``guessed`` holds.
-    counts:     (cells, classes) n(z, g).
-    blocks_of:  (kinds of blocks, classes) how many rows of each value such a block has, and
+    name:       the private quantity, and ``classes`` its values; none for a number.
+    edges:      (low, high) of a number: a value beyond counts as the edge, which only lowers the error (clipping is a
+                contraction). They come from rows that learned, not from those counted.
+    confidence: with which the promise holds.
+    counts:     (cells, classes) n(z, g); of a number (cells, 3): rows, sum and sum of squares of
+                (g - low) / (high - low).
+    blocks_of:  (kinds of blocks, classes) how many rows of each value such a block has, of a number (kinds, 1) how
+                many rows, and
     many:       how many blocks of each kind there are.
-    guessed:    the promise: with that confidence no rule is right in a larger share of rows.
+    leak:       the promise: no rule learns more (:func:`veilnet.symbols.quantity.leak_of`), with that confidence.
 
     It holds for rows with the base rates of these (:meth:`at` for others) and for one row at a time
-    (:meth:`over_rows` for several). ``guessed``, :meth:`at`, ``auc`` and ``total_variation`` each hold by themselves
+    (:meth:`over_rows` for several). ``leak``, :meth:`at`, ``auc`` and ``total_variation`` each hold by themselves
     with that confidence, not all together.
     """
 
     name: str
     classes: tuple[Any, ...]
+    edges: tuple[float, float]
     confidence: float
-    counts: Integers
+    counts: Array
     blocks_of: Integers
     many: Integers
-    guessed: float
-
-    error = None
+    leak: float
 
     @classmethod
     def of(
         cls,
-        name: str,
-        classes: tuple[Any, ...],
-        values: Integers,
+        private: Quantity,
+        edges: tuple[float, float],
         cells: Integers,
         blocks: Integers,
         confidence: float,
-    ) -> ClassCertificate:
+    ) -> SymbolCertificate:
         """Count, bound, and confirm by the second route.
 
-        values, cells, blocks: of each row, its private class, its tuple of symbols and its block, as whole numbers.
+        cells, blocks: of each row, its tuple of symbols and its block, as whole numbers from 0.
         """
-        counts = _table(cells, values, len(classes))
-        kinds, many = np.unique(_table(blocks, values, len(classes)), axis=0, return_counts=True)
-        made = cls(name, classes, confidence, counts, kinds, many, math.nan)
-        guessed = highest_mean(float(counts.max(axis=1).sum()), made.sample, 1 - confidence)
-        done = cls(name, classes, confidence, counts, kinds, many, guessed)
-        done.confirm()
-        return done
+        private = private.within(edges)
+        counts = private.counted(cells, int(cells.max()) + 1)
+        of_blocks = private.counted(blocks, int(blocks.max()) + 1).astype(np.intp)
+        kinds, many = np.unique(
+            of_blocks if private.classes else of_blocks[:, :1], axis=0, return_counts=True
+        )
+        made = cls(private.name, private.classes, edges, confidence, counts, kinds, many, math.nan)
+        leak = highest_mean(made.rows * made.counted, made.sample, 1 - confidence)
+        made = replace(made, leak=leak)
+        made.confirm()
+        return made
+
+    @property
+    def guessed(self) -> float | None:
+        """The largest share of rows in which any rule is right about a class; None of a number."""
+        return self.leak if self.classes else None
+
+    @property
+    def error(self) -> float | None:
+        """The least root mean square error of any rule about a number; None of a class."""
+        return None if self.classes else self._error(1 - self.leak)
+
+    @property
+    def chance(self) -> float:
+        """What guessing without any message gives: how often it is right, or its root mean square error."""
+        alone = leak_of(self.counts.sum(axis=0, keepdims=True), bool(self.classes))
+        return alone if self.classes else self._error(1 - alone)
+
+    @property
+    def counted(self) -> float:
+        """Â: the leak of the best rule for these very rows."""
+        return leak_of(self.counts, bool(self.classes))
+
+    @property
+    def rows_of_cells(self) -> Array:
+        """(cells,) how many rows each has."""
+        return np.asarray(self.counts.sum(axis=1) if self.classes else self.counts[:, 0])
 
     @property
     def rows(self) -> int:
         """How many rows were counted."""
-        return int(self.counts.sum())
+        return round(float(self.rows_of_cells.sum()))
 
     @property
     def cells(self) -> int:
         """How many tuples of symbols occurred."""
         return len(self.counts)
-
-    @property
-    def rows_of_cells(self) -> Integers:
-        """(cells,) how many rows each has."""
-        return np.asarray(self.counts.sum(axis=1))
 
     @property
     def blocks(self) -> int:
@@ -103,49 +131,53 @@ class ClassCertificate:
     @property
     def sample(self) -> Tally:
         """What the bound knows of the rows."""
-        return Tally(self.rows, self.blocks, int(self.blocks_of.sum(axis=1).max()), yes_no=True)
-
-    @property
-    def counted(self) -> float:
-        """Â: how often the best rule for these very rows is right."""
-        return float(self.counts.max(axis=1).sum() / self.rows)
-
-    @property
-    def chance(self) -> float:
-        """How often the most common value is right, without any message."""
-        return float(self.counts.sum(axis=0).max() / self.rows)
+        return Tally(self.rows, self.blocks, int(self.blocks_of.sum(axis=1).max()), bool(self.classes))
 
     def confirm(self) -> None:
         """Recompute the promise by another route; Unconfirmed where it does not follow from the counts."""
         width = len(self.classes)
-        _require_figures(
-            self.name,
-            all(table.ndim == 2 and table.shape[1] == width for table in (self.counts, self.blocks_of)),
-            self.many.shape == (len(self.blocks_of),),
-            0 <= self.guessed <= 1,
+        self._require(
+            self.counts.ndim == 2 and self.counts.shape[1] == (width or 3) and len(self.counts) > 0,
+            self.blocks_of.ndim == 2 and self.blocks_of.shape[1] == (width or 1),
+            self.many.shape == (len(self.blocks_of),) and min(self.many, default=0) > 0,
+            bool(np.isfinite(self.counts).all()),
+            0 <= self.leak <= 1,
+            0 < self.edges[1] - self.edges[0] < math.inf,
             _LEAST_CONFIDENCE < self.confidence < 1,
         )
-        for row in [*self.counts.tolist(), *self.blocks_of.tolist()]:
-            _require_figures(self.name, min(row) >= 0, sum(row) > 0)
-        _require_figures(self.name, self.cells > 0, min(self.many, default=0) > 0)
-        best = sum(max(row) for row in self.counts.tolist())
-        composed = [
-            sum(int(k) * row[place] for k, row in zip(self.many, self.blocks_of.tolist(), strict=True))
-            for place in range(len(self.classes))
+        counts, blocks = self.counts.tolist(), self.blocks_of.tolist()
+        for row in blocks:
+            self._require(min(row) >= 0, sum(row) > 0)
+        best = 0.0
+        for row in counts:
+            if width:
+                self._require(min(row) >= 0, sum(row) > 0, all(each % 1 == 0 for each in row))
+                best += max(row)
+            else:
+                n, s, q = row  # of n parts of an interval
+                off = _ROUNDING * self.rows
+                self._require(n >= 1, n % 1 == 0, s * s <= n * (q + off), q <= s + off, s <= n + off)
+                best += n - (q - s * s / n)
+        in_blocks = [
+            sum(int(k) * each for k, each in zip(self.many, column, strict=True))
+            for column in zip(*blocks, strict=True)
         ]
-        if composed != [
-            sum(row[place] for row in self.counts.tolist()) for place in range(len(self.classes))
-        ]:
+        self._require(
+            in_blocks == [round(sum(each)) for each in list(zip(*counts, strict=True))[: width or 1]]
+        )
+        if not is_refuted(best, self.leak + _ROUNDING, self.sample, 1 - self.confidence):
+            raise Unconfirmed(f"{self}: the counts do not support that; the plan was changed: learn it again")
+
+    def _require(self, *right: bool) -> None:
+        if not all(right):
             raise Unconfirmed(
-                f"{self.name}: the blocks do not add up to the counted rows; the plan was changed"
-            )
-        if not is_refuted(best, self.guessed + _ROUNDING, self.sample, 1 - self.confidence):
-            raise Unconfirmed(
-                f"{self.name}: the counts do not support that nobody is right in more than {self.guessed:.4f} of "
-                "rows; the plan was changed: learn it again"
+                f"{self.name}: its figures cannot all be counts of rows; the plan was changed: learn it again"
             )
 
-    # --- other base rates, two values, several rows
+    def _error(self, square: float) -> float:
+        return (self.edges[1] - self.edges[0]) * math.sqrt(max(0.0, square))
+
+    # --- of classes: other base rates, two values, several rows
 
     def at(self, base_rates: Mapping[Any, float] | str) -> float:
         """The promise where the values have other base rates than in the log.
@@ -158,8 +190,7 @@ class ClassCertificate:
         """
         shares = self._shares(base_rates)
         best = float(np.max(self._given * shares, axis=1).sum() + shares[self._totals == 0].sum())
-        moved = float(self.many @ (self.blocks_of @ (shares / np.maximum(self._totals, 1))) ** 2)
-        return min(1.0, best + self._deviation(moved))
+        return min(1.0, best + self._deviation(shares))
 
     @property
     def total_variation(self) -> float | None:
@@ -167,12 +198,10 @@ class ClassCertificate:
 
         1 where a value does not occur in the counted rows: nothing is known of its messages.
         """
-        if len(self.classes) != 2:
-            return None
-        if not self._totals.all():
-            return 1.0
+        if len(self.classes) != 2 or not self._totals.all():
+            return 1.0 if len(self.classes) == 2 else None
         apart = float(np.abs(self._given[:, 0] - self._given[:, 1]).sum() / 2)
-        return min(1.0, apart + self._deviation(self._moved_by_two))
+        return min(1.0, apart + self._deviation(np.ones(2)))
 
     @property
     def auc(self) -> float | None:
@@ -184,15 +213,13 @@ class ClassCertificate:
         A block moves it by at most b_k0/n_0 + b_k1/n_1: McDiarmid, as in :meth:`at`.
         It is 1 where a value does not occur in the counted rows.
         """
-        if len(self.classes) != 2:
-            return None
-        if not self._totals.all():
-            return 1.0
+        if len(self.classes) != 2 or not self._totals.all():
+            return 1.0 if len(self.classes) == 2 else None
         order = np.argsort(self._given[:, 1] / np.maximum(self._given.sum(axis=1), _ROUNDING**9))
         no, yes = self._given[order].T
         area = float(yes @ (np.cumsum(no) - no / 2))
         within = float(self.many @ self.blocks_of.prod(axis=1) / self._totals.prod())
-        return min(1.0, area + within + self._deviation(self._moved_by_two))
+        return min(1.0, area + within + self._deviation(np.ones(2)))
 
     def over_rows(self, rows: Sequence[int] = (1, 5, 20, 60, 200), seed: int = 0) -> dict[int, float]:
         """How often an attacker is right who sees several rows of one value, at even base rates.
@@ -205,6 +232,7 @@ class ClassCertificate:
         """
         if not whole_from_one(rows):
             raise InvalidRequest(f"rows: expected whole numbers from 1 on, such as (1, 5), found {rows!r}")
+        self._classes_only()
         rng = np.random.default_rng(seed)
         with np.errstate(divide="ignore"):
             evidence = np.maximum(np.log(self._given), -1e3)
@@ -213,18 +241,20 @@ class ClassCertificate:
             right = 0.0
             for place in range(len(self.classes)):
                 seen = rng.multinomial(count, self._given[:, place], size=_DRAWS // len(self.classes) + 1)
-                told = seen @ evidence
-                best = told >= told.max(axis=1, keepdims=True) - _ROUNDING
+                likely = seen @ evidence
+                best = likely >= likely.max(axis=1, keepdims=True) - _ROUNDING
                 right += float(np.mean(best[:, place] / best.sum(axis=1)))
             found[int(count)] = right / len(self.classes)
         return found
 
     def __str__(self) -> str:
         unit = "rows" if self.blocks == self.rows else f"rows in {self.blocks} blocks"
-        return (
-            f"{self.name}: nobody is right in more than {self.guessed:.3f} of rows ({self.confidence:.3g} sure, from "
-            f"{self.rows} {unit}, {self.cells} cells); guessing without messages {self.chance:.3f}"
-        )
+        sure = f"({self.confidence:.3g} sure, from {self.rows} {unit}, {self.cells} cells)"
+        if self.classes:
+            most = f"nobody is right in more than {self.leak:.3f} of rows"
+            return f"{self.name}: {most} {sure}; guessing without messages {self.chance:.3f}"
+        least, alone = three_digits(self._error(1 - self.leak)), three_digits(self.chance)
+        return f"{self.name}: everybody is off by at least ±{least} {sure}; without messages ±{alone}"
 
     @cached_property
     def _given(self) -> Array:
@@ -232,17 +262,15 @@ class ClassCertificate:
         return np.asarray(self.counts / np.maximum(self._totals, 1))
 
     @property
-    def _totals(self) -> Integers:
+    def _totals(self) -> Array:
         return np.asarray(self.counts.sum(axis=0))
 
-    @property
-    def _moved_by_two(self) -> float:
-        return float(self.many @ (self.blocks_of @ (1 / np.maximum(self._totals, 1))) ** 2)
-
-    def _deviation(self, moved: float) -> float:
+    def _deviation(self, shares: Array) -> float:
+        moved = float(self.many @ (self.blocks_of @ (shares / np.maximum(self._totals, 1))) ** 2)
         return math.sqrt(-math.log(1 - self.confidence) * moved / 2)
 
     def _shares(self, base_rates: Mapping[Any, float] | str) -> Array:
+        self._classes_only()
         if base_rates == "even":
             return np.full(len(self.classes), 1 / len(self.classes))
         if not isinstance(base_rates, Mapping) or set(base_rates) != set(self.classes):
@@ -256,137 +284,9 @@ class ClassCertificate:
             raise InvalidRequest(f"base_rates: expected shares that add up to 1, found {shares.sum():.6g}")
         return shares
 
-
-@dataclass(frozen=True, eq=False)
-class NumberCertificate:
-    """How far off everybody must be about a private number.
-
-    name:       the private quantity.
-    confidence: with which ``error`` holds.
-    edges:      (low, high); a value beyond counts as the edge, which only lowers the bound. They come from rows that
-                learned, not from those counted.
-    sums:       (cells, 3) rows of a cell, sum and sum of squares of (g - low) / (high - low).
-    sizes:      (kinds of blocks,) how many rows such a block has, and ``many`` how many of them there are.
-    error:      the promise: with that confidence no rule has a smaller root mean square error.
-
-    It holds for rows with the distribution of those counted.
-    The mean square within cells is the least of all rules on the same rows, so at most that of the best rule f*.
-    Clipping is a contraction, so a clipped rule on clipped values errs less than the rule itself.
-    """
-
-    name: str
-    confidence: float
-    edges: tuple[float, float]
-    sums: Array
-    sizes: Integers
-    many: Integers
-    error: float
-
-    guessed = None
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        edges: tuple[float, float],
-        values: Array,
-        cells: Integers,
-        blocks: Integers,
-        confidence: float,
-    ) -> NumberCertificate:
-        """Count, bound, and confirm by the second route; ``values`` as they are in the table."""
-        scaled = scaled_to(edges, values)
-        sums = np.stack([np.bincount(cells, scaled**power).astype(float) for power in range(3)], axis=1)
-        sizes, many = np.unique(np.bincount(blocks), return_counts=True)
-        made = cls(name, confidence, edges, sums, sizes, many, math.nan)
-        highest = highest_mean(made.rows * made.leak, made.sample, 1 - confidence)
-        error = (edges[1] - edges[0]) * math.sqrt(max(0.0, 1 - highest))
-        done = cls(name, confidence, edges, sums, sizes, many, error)
-        done.confirm()
-        return done
-
-    @property
-    def rows(self) -> int:
-        """How many rows were counted."""
-        return round(float(self.sums[:, 0].sum()))
-
-    @property
-    def cells(self) -> int:
-        """How many tuples of symbols occurred."""
-        return len(self.sums)
-
-    @property
-    def rows_of_cells(self) -> Integers:
-        """(cells,) how many rows each has."""
-        return np.asarray(np.rint(self.sums[:, 0]), np.intp)
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks are independent of each other."""
-        return int(self.many.sum())
-
-    @property
-    def sample(self) -> Tally:
-        """What the bound knows of the rows."""
-        return Tally(self.rows, self.blocks, int(self.sizes.max()), yes_no=False)
-
-    @property
-    def leak(self) -> float:
-        """1 less the mean square within cells, in units of the interval."""
-        count, total, squares = self.sums.T
-        return float(1 - (squares - total**2 / count).sum() / self.rows)
-
-    @property
-    def chance(self) -> float:
-        """The root mean square error of guessing the mean, without any message."""
-        count, total, squares = self.sums.sum(axis=0)
-        return float(
-            (self.edges[1] - self.edges[0]) * math.sqrt(max(0.0, squares / count - (total / count) ** 2))
-        )
-
-    def confirm(self) -> None:
-        """Recompute the promise by another route; Unconfirmed where it does not follow from the sums."""
-        width = self.edges[1] - self.edges[0]
-        _require_figures(
-            self.name,
-            self.sums.ndim == 2 and self.sums.shape[1:] == (3,) and len(self.sums) > 0,
-            self.sizes.shape == self.many.shape == (self.sizes.size,) and self.sizes.size > 0,
-            0 < width < math.inf,
-            0 <= self.error <= width,
-            _LEAST_CONFIDENCE < self.confidence < 1,
-        )
-        off = _ROUNDING * self.rows
-        for n, s, q in self.sums.tolist():  # of n parts of an interval
-            _require_figures(
-                self.name, n >= 1, n == round(n), s * s <= n * (q + off), q <= s + off, s <= n + off
-            )
-        _require_figures(
-            self.name, min([*self.sizes, *self.many]) > 0, int(self.sizes @ self.many) == self.rows
-        )
-        within = math.fsum(q - s * s / n for n, s, q in self.sums.tolist())
-        highest = 1 - (self.error / width) ** 2 + _ROUNDING
-        if not is_refuted(self.rows - within, highest, self.sample, 1 - self.confidence):
-            raise Unconfirmed(
-                f"{self.name}: the counts do not support an error of {self.error:.4g}; the plan was changed: "
-                "learn it again"
-            )
-
-    def __str__(self) -> str:
-        unit = "rows" if self.blocks == self.rows else f"rows in {self.blocks} blocks"
-        return (
-            f"{self.name}: everybody is off by at least ±{three_digits(self.error)} ({self.confidence:.3g} sure, "
-            f"from {self.rows} {unit}, {self.cells} cells); without messages ±{three_digits(self.chance)}"
-        )
-
-
-SymbolCertificate = ClassCertificate | NumberCertificate
-
-
-def _require_figures(name: str, *right: bool) -> None:
-    if not all(right):
-        raise Unconfirmed(
-            f"{name}: its figures cannot all be counts of rows; the plan was changed: learn it again"
-        )
+    def _classes_only(self) -> None:
+        if not self.classes:
+            raise InvalidRequest(f"{self.name}: it is a number; base rates and several rows are for classes")
 
 
 def whole_from_one(given: Any) -> bool:
@@ -395,13 +295,3 @@ def whole_from_one(given: Any) -> bool:
     return isinstance(given, Sequence | np.ndarray) and all(
         isinstance(k, whole) and not isinstance(k, bool) and k >= 1 for k in given
     )
-
-
-def scaled_to(edges: tuple[float, float], values: Array) -> Array:
-    """Values as parts of an interval, clipped to it."""
-    return np.asarray(np.clip((values - edges[0]) / (edges[1] - edges[0]), 0.0, 1.0))
-
-
-def _table(rows: Integers, columns: Integers, width: int) -> Integers:
-    height = int(rows.max()) + 1
-    return np.bincount(rows * width + columns, minlength=height * width).reshape(height, width)

@@ -14,16 +14,15 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from veilnet._core.progress import Stopped
-from veilnet._core.types import Array, Integers
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet.symbols.centre import SymbolCentre
-from veilnet.symbols.certificate import scaled_to
-from veilnet.symbols.log import Quantity
+from veilnet.symbols.quantity import Quantity, leak_of
 
 __all__ = ["Code", "Judge", "Worth", "search"]
 
@@ -37,10 +36,16 @@ _STRENGTH, _EXPONENT = 4.0, 0.8  # of the centre while it is searched
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """An agent's code: which symbol each class, or each cell of its share, stands for, and how often it is kept."""
+    """An agent's code, and what it would send.
+
+    labels: which symbol each class, or each cell of its share, stands for.
+    keep:   how often a symbol is sent as it is.
+    sent:   (n,) symbols of the rows that learn; one past the last is silence.
+    """
 
     labels: Integers
-    keep: float = 1.0
+    keep: float
+    sent: Integers
 
     @property
     def symbols(self) -> int:
@@ -50,7 +55,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Worth:
-    """What codes are worth: the public score, and per private quantity the leak (see :class:`Judge`)."""
+    """What codes are worth: the public score, and of each private quantity the leak that a certificate bounds."""
 
     score: float
     likelihood: float
@@ -62,72 +67,48 @@ class Judge:
     """Judges codes on rows that learn.
 
     shares:  of each agent, (n, K) or (n, 1); not a number where it is silent.
-    public:  what may be known.
-    private: with the edges of numbers, as certificates take them.
-
-    The leak is what a certificate bounds: how often the best rule for these rows is right about a private class, or 1
-    less the mean square within cells of a private number, in units of its interval.
+    public:  what may be known, and ``private`` what must not, numbers as parts of their intervals.
+    levels:  of a public number, which quantiles of its share part the cells of each agent; else None.
     """
 
     def __init__(
-        self,
-        shares: Sequence[Array],
-        public: Quantity,
-        private: Sequence[tuple[Quantity, tuple[float, float] | None]],
-        rng: np.random.Generator,
+        self, shares: Sequence[Array], public: Quantity, private: Sequence[Quantity], rng: np.random.Generator
     ) -> None:
-        self.public = public
-        self._private = [
-            (len(each.classes), each.values if edges is None else scaled_to(edges, each.values))
-            for each, edges in private
-        ]
-        self._silent = [~np.isfinite(share).all(axis=1) for share in shares]
-        self._shares = [np.nan_to_num(share) for share in shares]
-        self.edges: list[Array] | None = None
-        self.levels: list[Array] | None = None  # which quantiles of its share an agent's edges are
+        self.public, self._private = public, private
+        self._silent = [np.asarray(~np.isfinite(share).all(axis=1)) for share in shares]
+        self._shares, self.levels = [np.nan_to_num(share) for share in shares], None
         if not public.classes:
-            cut = [_edges(s[~q, 0]) for s, q in zip(shares, self._silent, strict=True)]
-            self.edges, self.levels = [edges for edges, _ in cut], [levels for _, levels in cut]
+            cut = [
+                _cut(share[:, 0], silent) for share, silent in zip(self._shares, self._silent, strict=True)
+            ]
+            self._shares, self.levels = [cells for cells, _ in cut], [levels for _, levels in cut]
         self._coins = rng.random((2, len(shares), len(public.values)))
-
-    @property
-    def agents(self) -> int:
-        """How many."""
-        return len(self._shares)
 
     def finest(self) -> list[Code]:
         """Every class, or cell, has a symbol of its own."""
-        sizes = [
-            s.shape[1] if self.edges is None else len(self.edges[k]) + 1 for k, s in enumerate(self._shares)
-        ]
-        return [Code(np.arange(size)) for size in sizes]
+        return [self.code(k, np.arange(share.shape[1]), 1.0) for k, share in enumerate(self._shares)]
 
-    def symbols(self, agent: int, code: Code) -> Integers:
-        """(n,) what the agent would send; one past its last symbol is silence."""
-        many, share = code.symbols, self._shares[agent]
-        if self.edges is None:
-            found = np.argmax(share @ np.eye(many)[code.labels], axis=1)
-        else:
-            found = code.labels[np.searchsorted(self.edges[agent], share[:, 0])]
-        if code.keep < 1:
+    def code(self, agent: int, labels: Integers, keep: float) -> Code:
+        """A code, and what the agent would send by it: the group of classes whose probabilities add up to most."""
+        many = int(labels.max()) + 1
+        found = np.argmax(self._shares[agent] @ np.eye(many)[labels], axis=1)
+        if keep < 1:
             toss, drawn = self._coins[:, agent]
-            found = np.where(toss >= code.keep, (drawn * many).astype(np.intp), found)
-        return np.where(self._silent[agent], many, found)
+            found = np.where(toss >= keep, (drawn * many).astype(np.intp), found)
+        return Code(labels, keep, np.where(self._silent[agent], many, found))
 
-    def judge(self, codes: Sequence[Code], symbols: Sequence[Integers]) -> Worth:
-        """What these codes are worth, given what each agent would send."""
-        sizes = [code.symbols for code in codes]
+    def judge(self, codes: Sequence[Code]) -> Worth:
+        """What these codes are worth."""
         name = np.zeros(len(self.public.values), np.int64)
-        for many, mine in zip(sizes, symbols, strict=True):
-            name = name * (many + 1) + mine
+        for code in codes:
+            name = name * (code.symbols + 1) + code.sent
         _, first, place = np.unique(name, return_index=True, return_inverse=True)
-        cells = np.stack(symbols, axis=1)[first]
-        centre = SymbolCentre.counted(
-            self.public, {str(k): many for k, many in enumerate(sizes)}, cells, place, _STRENGTH, _EXPONENT
-        )
+        cells = np.stack([code.sent[first] for code in codes], axis=1)
+        sizes = {str(k): code.symbols for k, code in enumerate(codes)}
+        centre = SymbolCentre.counted(self.public, sizes, cells, place, _STRENGTH, _EXPONENT)
         score, likelihood = centre.left_out()
-        leaks = tuple(_leak(classes, values, place, len(cells)) for classes, values in self._private)
-        return Worth(score, likelihood, leaks, sum(sizes))
+        leaks = [leak_of(each.counted(place, len(cells)), bool(each.classes)) for each in self._private]
+        return Worth(score, likelihood, tuple(leaks), sum(sizes.values()))
 
 
 Goal = Callable[[Worth], float]
@@ -143,53 +124,44 @@ def search(
     coins: bool,
     rng: np.random.Generator,
     advance: Callable[[float], None],
-) -> tuple[list[Code], Worth]:
-    """The best codes found, and what they are worth.
+) -> list[Code]:
+    """The best codes found.
 
     steps:  of each start, at most; the first start is the finest codes, later ones go on from the best so far.
     coins:  whether symbols may be sent by chance.
     """
-    best: tuple[float, list[Code], Worth] | None = None
-    steps = min(steps, max(_FEWEST_STEPS, _STEPS_EACH * sum(code.symbols for code in judge.finest())))
+
+    def value(codes: Sequence[Code]) -> float:
+        judged = judge.judge(codes)
+        return goal(judged) + _LIKELIHOOD * judged.likelihood
+
+    best = judge.finest()
+    steps = min(steps, max(_FEWEST_STEPS, _STEPS_EACH * sum(code.symbols for code in best)))
     for start in range(starts):
-        codes = judge.finest() if best is None else list(best[1])
-        hot = _HOT if best is None else _HOT / 3
-        found = _anneal(judge, goal, codes, steps, hot, coins, rng, partial(_within, advance, start, starts))
-        if best is None or found[0] > best[0]:
-            best = found
-    assert best is not None
-    return _without_idle_coins(judge, goal, best)
+        heat = _HOT if start == 0 else _HOT / 3
+        part = partial(_part_of, advance, start, starts)
+        best = _annealed(judge, value, best, steps, heat, coins, rng, part)
+    for agent, code in enumerate(best):  # by chance only where that pays
+        plain = [*best[:agent], judge.code(agent, code.labels, 1.0), *best[agent + 1 :]]
+        if code.keep < 1 and value(plain) >= value(best) - _COLD:
+            best = plain
+    return best
 
 
-def _without_idle_coins(
-    judge: Judge, goal: Goal, found: tuple[float, list[Code], Worth]
-) -> tuple[list[Code], Worth]:
-    """The same codes, with symbols sent by chance only where that pays."""
-    value, codes, worth = found
-    for agent, code in enumerate(codes):
-        if code.keep < 1:
-            plain = [replace(code, keep=1.0) if k == agent else each for k, each in enumerate(codes)]
-            trial = judge.judge(plain, [judge.symbols(k, each) for k, each in enumerate(plain)])
-            if _worth(goal, trial) >= value - _COLD:
-                value, codes, worth = _worth(goal, trial), plain, trial
-    return codes, worth
-
-
-def _anneal(
+def _annealed(
     judge: Judge,
-    goal: Goal,
+    value: Callable[[Sequence[Code]], float],
     codes: list[Code],
     steps: int,
     hot: float,
     coins: bool,
     rng: np.random.Generator,
     advance: Callable[[float], None],
-) -> tuple[float, list[Code], Worth]:
-    symbols = [judge.symbols(k, code) for k, code in enumerate(codes)]
-    judged = judge.judge(codes, symbols)
-    worth = _worth(goal, judged)
-    best = worth, list(codes), judged
-    moved = _joined_neighbours if judge.edges is not None else _regrouped
+) -> list[Code]:
+    """The best codes on a walk that begins at some."""
+    now = value(codes)
+    best, most = codes, now
+    moved = _regrouped if judge.levels is None else _joined_neighbours
     for step in range(steps):
         if step % 50 == 0:
             try:
@@ -197,31 +169,29 @@ def _anneal(
             except Stopped:
                 break
         heat = hot * (_COLD / hot) ** (step / steps) if step < 0.9 * steps else 0.0
-        agent = int(rng.integers(judge.agents))
-        code = _tossed(codes[agent], rng) if coins and rng.random() < 0.05 else moved(codes[agent], rng)
-        if code is None:
+        agent = int(rng.integers(len(codes)))
+        code = codes[agent]
+        if coins and rng.random() < 0.05:
+            labels, keep = code.labels, float(rng.choice(_KEEPS))
+        else:
+            labels, keep = np.unique(moved(code, rng), return_inverse=True)[1].reshape(-1), code.keep
+        keep = keep if labels.max() else 1.0
+        if keep == code.keep and np.array_equal(labels, code.labels):
             continue
-        sent = judge.symbols(agent, code)
-        others = [code if k == agent else each for k, each in enumerate(codes)]
-        told = [sent if k == agent else each for k, each in enumerate(symbols)]
-        trial = judge.judge(others, told)
-        value = _worth(goal, trial)
-        if value > worth or (heat > 0 and rng.random() < np.exp((value - worth) / heat)):
-            codes, symbols, worth, judged = others, told, value, trial
-            if worth > best[0]:
-                best = worth, list(codes), judged
+        trial = [*codes[:agent], judge.code(agent, labels, keep), *codes[agent + 1 :]]
+        found = value(trial)
+        if found > now or (heat > 0 and rng.random() < np.exp((found - now) / heat)):
+            codes, now = trial, found
+            if now > most:
+                best, most = codes, now
     return best
 
 
-def _within(advance: Callable[[float], None], start: int, starts: int, part: float) -> None:
+def _part_of(advance: Callable[[float], None], start: int, starts: int, part: float) -> None:
     advance((start + part) / starts)
 
 
-def _worth(goal: Goal, judged: Worth) -> float:
-    return goal(judged) + _LIKELIHOOD * judged.likelihood
-
-
-def _regrouped(code: Code, rng: np.random.Generator) -> Code | None:
+def _regrouped(code: Code, rng: np.random.Generator) -> Integers:
     """Another grouping of classes, one move away."""
     labels, many, kind = code.labels.copy(), code.symbols, rng.random()
     size = len(labels)
@@ -236,45 +206,28 @@ def _regrouped(code: Code, rng: np.random.Generator) -> Code | None:
     else:
         group = np.flatnonzero(labels == rng.integers(many))
         labels[group[rng.random(len(group)) < 0.5]] = many
-    return _renamed(code, labels)
+    return labels
 
 
-def _joined_neighbours(code: Code, rng: np.random.Generator) -> Code | None:
+def _joined_neighbours(code: Code, rng: np.random.Generator) -> Integers:
     """Another cut of a line into cells, one or two borders away."""
     borders = np.diff(code.labels) > 0
-    if not borders.size:
-        return None
-    where = int(rng.integers(len(borders)))
-    borders[where] = ~borders[where]
-    if rng.random() < 0.5:  # a border that moves
-        beside = int(np.clip(where + rng.choice((-1, 1)), 0, len(borders) - 1))
-        borders[beside] = ~borders[beside]
-    return _renamed(code, np.append(0, np.cumsum(borders)))
+    if borders.size:
+        where = int(rng.integers(len(borders)))
+        borders[where] = ~borders[where]
+        if rng.random() < 0.5:  # a border that moves
+            beside = int(np.clip(where + rng.choice((-1, 1)), 0, len(borders) - 1))
+            borders[beside] = ~borders[beside]
+    return np.append(0, np.cumsum(borders))
 
 
-def _tossed(code: Code, rng: np.random.Generator) -> Code | None:
-    keep = float(rng.choice(_KEEPS))
-    return None if keep == code.keep or code.symbols == 1 else replace(code, keep=keep)
+def _cut(share: Array, silent: Booleans) -> tuple[Array, Array]:
+    """Which cell each share (n,) is in, as (n, cells) of 0 and 1, and at which levels of its quantiles cells part.
 
-
-def _renamed(code: Code, labels: Integers) -> Code | None:
-    labels = np.unique(labels, return_inverse=True)[1].reshape(-1)
-    if np.array_equal(labels, code.labels):
-        return None
-    return Code(labels, code.keep if labels.max() else 1.0)
-
-
-def _leak(classes: int, values: Array, place: Integers, cells: int) -> float:
-    if classes:
-        counts = np.bincount(place * classes + values, minlength=cells * classes)
-        return float(counts.reshape(cells, classes).max(axis=1).sum() / len(values))
-    count, total = np.bincount(place, minlength=cells), np.bincount(place, values, minlength=cells)
-    return float(1 - (values @ values - total @ (total / count)) / len(values))
-
-
-def _edges(share: Array) -> tuple[Array, Array]:
-    """Where the cells of a share part, and at which levels; the last of those that tie: ties are below an edge."""
+    Of levels that tie it is the last: ties are below an edge.
+    """
     levels = np.arange(1, _CELLS) / _CELLS
-    quantiles = np.quantile(share, levels)
+    quantiles = np.quantile(share[~silent], levels)
     edges = np.unique(quantiles)
-    return edges, levels[np.searchsorted(quantiles, edges, side="right") - 1]
+    found = np.eye(len(edges) + 1)[np.searchsorted(edges, share)]
+    return found, levels[np.searchsorted(quantiles, edges, side="right") - 1]

@@ -30,9 +30,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, gammaln
-
-from veilnet._core.types import Array
+from scipy.special import betaincinv
+from scipy.stats import binom
 
 __all__ = ["Tally", "highest_mean", "is_refuted"]
 
@@ -87,8 +86,8 @@ def is_refuted(total: float, mean: float, sample: Tally, level: float) -> bool:
 
     A mean above a refuted one is refuted too, so a bound is right if it is refuted itself.
     """
-    if mean >= 1:
-        return True  # nobody is right more often than always
+    if mean >= 1 or mean <= 0:
+        return mean >= 1  # nobody is right more often than always, or less often than never
     trials = sample.rows if sample.exact else sample.blocks
     step = 1 if sample.exact else sample.largest
     chance = sample.rows * mean / (trials * step)
@@ -111,17 +110,10 @@ def _hinge(total: float, mean: float, sample: Tally) -> float:
     first = math.floor(reached + _ROUNDING) + 1
     if first > trials or chance <= 0:
         return 1.0
-    beyond = np.cumsum(np.cumsum(_binomial(trials, chance)))  # E(t - B)+ at t = 1, 2, ...
+    law = binom.pmf(np.arange(trials), trials, min(1.0, chance))
+    beyond = np.cumsum(np.cumsum(law))  # E(t - B)+ at t = 1, 2, ...
     later = np.arange(first, trials + 1)
     return float(np.min(beyond[first - 1 : trials] / (later - reached)))
-
-
-def _binomial(trials: int, chance: float) -> Array:
-    j = np.arange(trials + 1.0)
-    if chance >= 1:
-        return np.asarray((j == trials).astype(float))
-    ways = gammaln(trials + 1) - gammaln(j + 1) - gammaln(trials - j + 1)
-    return np.asarray(np.exp(ways + j * math.log(chance) + (trials - j) * math.log1p(-chance)))
 
 
 def _log_binomial(trials: int, j: int, chance: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,11 +19,12 @@ from veilnet._core.words import three_digits
 from veilnet.agent.randomness import noise_source
 from veilnet.symbols.agent import Layer, SymbolAgent
 from veilnet.symbols.centre import SymbolCentre, calibration_error
-from veilnet.symbols.certificate import ClassCertificate, NumberCertificate, SymbolCertificate, scaled_to
+from veilnet.symbols.certificate import SymbolCertificate
 from veilnet.symbols.coarsening import Code, Goal, Judge, Worth, search
 from veilnet.symbols.deviation import Tally, highest_mean
-from veilnet.symbols.log import Log, Quantity, read_log
+from veilnet.symbols.log import read_log
 from veilnet.symbols.plan import SymbolPlan
+from veilnet.symbols.quantity import Quantity
 from veilnet.symbols.shares import LearnedShares, learn_shares, raw_score, score_of
 
 __all__ = ["learn_symbols"]
@@ -42,6 +44,7 @@ def learn_symbols(
     *,
     guessed: float | Mapping[str, float] | None = None,
     public_loss: float | None = None,
+    window: int = 1,
     blocks: Any = None,
     confidence: float = 0.95,
     seed: int = 0,
@@ -58,8 +61,11 @@ def learn_symbols(
              score is made small under it.
     public_loss: or the largest drop of the public score that is accepted, below that of raw readings; what can be
              guessed is made small under it. Neither: the fewest symbols that keep the public score.
+    window:  so many successive rows make one: each agent computes mean, spread and slope of its readings in them, and
+             sends one symbol. What may and must not be known is that of a window's last row.
     blocks:  a column or labels of blocks that are independent of each other (a session, a day). None: every row is
-             taken to be independent of the others, and the certificate is as good as that.
+             taken to be independent of the others, and the certificate is as good as that. A window has
+             rows of one block.
     confidence: with which all certificates hold together.
     seed:    of the split, the learning and the search.
     progress: see :data:`veilnet._core.progress.Progress`.
@@ -71,79 +77,76 @@ def learn_symbols(
         raise InvalidRequest(
             "guessed, public_loss: give one of the two; the other is made as small as possible"
         )
-    learner = SymbolLearner.of(
-        table, agents, public, private, blocks=blocks, confidence=confidence, seed=seed, progress=progress
-    )
-    return learner.keeping(public_loss) if guessed is None else learner.under(learner.leaks(guessed))
+    learner = SymbolLearner(
+        table, agents, public, private, window=window, blocks=blocks, confidence=confidence, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    return learner.keeping(public_loss) if guessed is None else learner.under(guessed)
 
 
 class SymbolLearner:
-    """The log, what was learned from it, and what may be asked of it."""
+    """A log and what was learned from it, of which several questions may be asked.
+
+    Its arguments are those of :func:`learn_symbols`.
+    """
 
     def __init__(
         self,
-        log: Log,
-        level: float,
-        seed: int,
-        choosing: np.random.SeedSequence,
-        coins: np.random.SeedSequence,
-        progress: Progress,
-    ) -> None:
-        self.log, self.level, self.seed = log, level / len(log.private), seed
-        self.confidence = 1 - level
-        self._progress = progress
-        self._choosing, self._coins = choosing, coins  # apart: what certifies must not choose, nor be chosen
-        self.learn = ~log.certify
-        self.edges = {name: self._edges_of(each) for name, each in log.private.items()}
-        sizes = np.bincount(log.blocks[log.certify])
-        self.samples = {
-            name: Tally(int(sizes.sum()), int(np.sum(sizes > 0)), int(sizes.max()), bool(each.classes))
-            for name, each in log.private.items()
-        }
-
-    @classmethod
-    def of(
-        cls,
         table: Any,
         agents: Mapping[str, Any],
         public: str,
         private: Any,
         *,
+        window: int = 1,
         blocks: Any = None,
         confidence: float = 0.95,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> SymbolLearner:
-        """What :func:`learn_symbols` asks; several questions may then be asked of what is learned once."""
+    ) -> None:
         level = 1 - as_number(confidence, "confidence", error=InvalidRequest)
         if not 1e-6 <= level <= 0.2:
             raise InvalidRequest(f"confidence: expected 0.8 to 0.999999, found {confidence!r}")
-        dealing, choosing, coins = np.random.SeedSequence(seed).spawn(3)
-        log = read_log(table, agents, public, private, blocks, np.random.default_rng(dealing))
-        return cls(log, level, seed, choosing, coins, progress or silent)
+        # Three seeds: what certifies must not choose, nor be chosen.
+        dealing, self._choosing, self._coins = np.random.SeedSequence(seed).spawn(3)
+        self.log = log = read_log(table, agents, public, private, window, blocks, _fresh(dealing))
+        self.confidence, self.level, self.seed = 1 - level, level / len(log.private), seed
+        self._progress = progress or silent
+        self.learn = ~log.certify
+        self.edges = {name: self._edges_of(each) for name, each in log.private.items()}
+        self._blocks = np.unique(log.blocks[log.certify], return_inverse=True)[1].reshape(-1)
 
     # --- the two questions
 
-    def under(self, asked: Mapping[str, float]) -> SymbolPlan:
+    def under(self, guessed: float | Mapping[str, float]) -> SymbolPlan:
         """The best public score while no leak is larger than asked, certified."""
-        for name, most in asked.items():
-            self._refuse_below_silence(name, most)
+        asked = self._asked(guessed)
+        silence = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), _ATTEMPTS[0][1])
+        for name, each in silence.items():
+            if asked[name] < each.leak:
+                what = (
+                    f"error above {three_digits(each.error)}"
+                    if each.error is not None
+                    else (f"share below {three_digits(each.leak)}")
+                )
+                raise Infeasible(
+                    f"guessed[{name!r}]: with {each.rows} rows in {each.blocks} independent blocks to certify, no "
+                    f"{what} can be certified even of silence; ask for less, or give more rows"
+                )
         shares, judge = self._shares
-        found: dict[str, SymbolCertificate] = {}
+        found: Mapping[str, SymbolCertificate] = silence
         for margin, part in _ATTEMPTS:
-            targets = [self._target(name, most, margin, part) for name, most in asked.items()]
-            codes, _ = self._search(judge, _most_score(targets), coins=True)
+            targets = [self._target(found[name].sample, most, margin, part) for name, most in asked.items()]
+            codes = self._search(judge, _most_score(targets), coins=True)
             if all(code.symbols == 1 for code in codes):
                 break
-            made = self._agents(shares, judge, codes)
-            cells, place = self._certified_cells(made)
-            found = self._certificates(place, part)
-            if all(self._leak_bound(found[name]) <= most for name, most in asked.items()):
-                return self._plan(made, judge, codes, found, cells)
-        reached = "; ".join(map(str, found.values())) or "only silence would do"
+            plan = self._plan(shares, judge, codes, part)
+            found = plan.certificate
+            if all(found[name].leak <= most for name, most in asked.items()):
+                return plan
         raise Infeasible(
             f"guessed: what was asked could not be certified from {int(self.log.certify.sum())} rows that chose "
-            f"nothing ({reached}); ask for less, or give more rows"
+            f"nothing ({'only silence would do' if found is silence else '; '.join(map(str, found.values()))}); ask "
+            "for less, or give more rows"
         )
 
     def keeping(self, public_loss: float | None) -> SymbolPlan:
@@ -151,25 +154,20 @@ class SymbolLearner:
         if public_loss is not None and as_number(public_loss, "public_loss", error=InvalidRequest) < 0:
             raise InvalidRequest(f"public_loss: expected 0 or more, found {public_loss!r}")
         shares, judge = self._shares
-        finest = judge.finest()
-        best = judge.judge(finest, [judge.symbols(k, code) for k, code in enumerate(finest)])
-        slack = math.sqrt(max(0.0, best.score * (1 - best.score)) / int(self.learn.sum()))
-        if public_loss is None:
-            goal = _fewest_symbols(best.score - slack)
-        else:
+        best = judge.judge(judge.finest()).score
+        slack = math.sqrt(max(0.0, best * (1 - best)) / int(self.learn.sum()))
+        goal = _fewest_symbols(best - slack)
+        if public_loss is not None:
             thirds = [self.log.fold % 3 == k for k in range(3)]
             raw = float(np.mean([self._raw(self.learn & ~third, self.learn & third) for third in thirds]))
             least = raw - float(public_loss)
-            if best.score < least - 2 * slack:
+            if best < least - 2 * slack:
                 raise Infeasible(
-                    f"public_loss: raw readings score {raw:.3f}, the finest symbols {best.score:.3f}; "
-                    f"a loss of {max(0.0, raw - best.score):.3f} is the least that symbols have here"
+                    f"public_loss: raw readings score {raw:.3f}, the finest symbols {best:.3f}; "
+                    f"a loss of {max(0.0, raw - best):.3f} is the least that symbols have here"
                 )
-            goal = _least_leak(min(least, best.score))
-        codes, _ = self._search(judge, goal, coins=False)
-        made = self._agents(shares, judge, codes)
-        cells, place = self._certified_cells(made)
-        return self._plan(made, judge, codes, self._certificates(place, 1.0), cells)
+            goal = _least_leak(min(least, best))
+        return self._plan(shares, judge, self._search(judge, goal, coins=False), 1.0)
 
     # --- steps
 
@@ -179,110 +177,81 @@ class SymbolLearner:
             shares = learn_shares(self.log, self.seed, within(self._progress, "learning", 0.0, 0.6))
         except Stopped:
             raise InvalidRequest("progress: asked to stop before anything was learned") from None
-        private = [(each.take(self.learn), self.edges[name]) for name, each in self.log.private.items()]
-        judge = Judge(
-            list(shares.learned.values()), self.log.public.take(self.learn), private, _fresh(self._choosing)
-        )
-        return shares, judge
+        private = [each.take(self.learn).within(self.edges[name]) for name, each in self.log.private.items()]
+        public = self.log.public.take(self.learn)
+        return shares, Judge(list(shares.learned.values()), public, private, _fresh(self._choosing))
 
-    def _search(self, judge: Judge, goal: Goal, *, coins: bool) -> tuple[list[Code], Worth]:
+    def _search(self, judge: Judge, goal: Goal, *, coins: bool) -> list[Code]:
         steps = int(np.clip(_STEPS * 3000 / int(self.learn.sum()), _STEPS / 4, _STEPS))
         advance = within(self._progress, "choosing symbols", 0.6, 0.35)
         rng = _fresh(self._choosing)
         return search(judge, goal, steps=steps, starts=_STARTS, coins=coins, rng=rng, advance=advance)
 
+    @cached_property
+    def _raw_score(self) -> float:
+        return self._raw(self.learn, self.log.certify)
+
     def _raw(self, train: Any, test: Any) -> float:
-        whole = np.all([np.isfinite(each).all(axis=1) for each in self.log.readings.values()], axis=0)
+        whole = np.all([np.isfinite(each).all(axis=1) for each in self.log.features.values()], axis=0)
         return raw_score(self.log, train & whole, test & whole, self.seed)
 
-    def _agents(self, shares: LearnedShares, judge: Judge, codes: list[Code]) -> dict[str, SymbolAgent]:
-        made = {}
-        for place, ((agent, layer), code) in enumerate(zip(shares.layers.items(), codes, strict=True)):
-            rows = self.log.readings[agent][self.learn]
-            rows = rows[np.isfinite(rows).all(axis=1)]
-            low, high = rows.min(axis=0), rows.max(axis=0)
-            wider = _WIDENED * (high - low)
-            edges = None
-            if judge.levels is not None:
-                edges = _edges_in_service(layer, rows, code, judge.levels[place])
-            matrix, start = _linear(code, edges)
-            words = _meanings(self.log.public, code, edges)
-            made[agent] = SymbolAgent(
-                agent,
-                self.log.columns[agent],
-                low - wider,
-                high + wider,
-                layer,
-                matrix,
-                start,
-                code.keep,
-                words,
-            )
-        return made
-
-    def _certified_cells(self, agents: Mapping[str, SymbolAgent]) -> tuple[Integers, Integers]:
-        """The tuples of symbols of the rows that certify, and which of them each row has."""
-        source = noise_source(_fresh(self._coins))
-        sent = [
-            _silence_last(agent.send_or_not(self.log.readings[name][self.log.certify], source), agent.symbols)
-            for name, agent in agents.items()
-        ]
-        cells, place = np.unique(np.stack(sent, axis=1), axis=0, return_inverse=True)
-        return cells, place.reshape(-1)
+    def _agent(self, name: str, layer: Layer, code: Code, levels: Array | None) -> SymbolAgent:
+        rows = self.log.features[name][self.learn]
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        wider = _WIDENED * (high - low)
+        edges = None if levels is None else edges_in_service(layer, rows, code, levels)
+        matrix, start = _linear(code, edges)
+        return SymbolAgent(
+            name, self.log.columns[name], self.log.window, low - wider, high + wider, layer, matrix, start,
+            code.keep, _meanings(self.log.public, code, edges),
+        )  # fmt: skip
 
     def _certificates(self, place: Integers, part: float) -> dict[str, SymbolCertificate]:
-        certify, found = self.log.certify, {}
-        for name, each in self.log.private.items():
-            values, blocks = each.values[certify], self.log.blocks[certify]
-            blocks = np.unique(blocks, return_inverse=True)[1].reshape(-1)
-            confidence = 1 - self.level * part
-            edges = self.edges[name]
-            made: SymbolCertificate
-            if edges is None:
-                made = ClassCertificate.of(name, each.classes, values, place, blocks, confidence)
-            else:
-                made = NumberCertificate.of(name, edges, values, place, blocks, confidence)
-            found[name] = made
-        return found
-
-    def _plan(
-        self,
-        agents: Mapping[str, SymbolAgent],
-        judge: Judge,
-        codes: list[Code],
-        certificate: Mapping[str, SymbolCertificate],
-        cells: Integers,
-    ) -> SymbolPlan:
-        # by layers that did not learn from these rows: those in service would make the centre far too sure
-        learned = np.stack([judge.symbols(k, code) for k, code in enumerate(codes)], axis=1)
-        sizes = {name: agent.symbols for name, agent in agents.items()}
-        counts = next(iter(certificate.values())).rows_of_cells
-        seen = {
-            name: np.bincount(cells[:, k], counts.astype(float), minlength=many + 1).astype(float)
-            for k, (name, many) in enumerate(sizes.items())
+        """Of the cells of the rows that certify, spending a part of the doubt."""
+        certify, sure = self.log.certify, 1 - self.level * part
+        return {
+            name: SymbolCertificate.of(each.take(certify), self.edges[name], place, self._blocks, sure)
+            for name, each in self.log.private.items()
         }
-        alike = next(iter(self.samples.values())).largest
-        centre = SymbolCentre.learn(judge.public, sizes, learned).watching(seen, alike)
+
+    def _plan(self, shares: LearnedShares, judge: Judge, codes: list[Code], part: float) -> SymbolPlan:
+        """Certify what agents with these codes send, and measure what the centre makes of it."""
         certify = self.log.certify
+        agents = {
+            name: self._agent(name, layer, code, None if judge.levels is None else judge.levels[k])
+            for k, ((name, layer), code) in enumerate(zip(shares.layers.items(), codes, strict=True))
+        }
         source = noise_source(_fresh(self._coins))
         sent = {
             name: each.send_or_not(self.log.readings[name][certify], source) for name, each in agents.items()
         }
-        held, told = self.log.public.take(certify), centre.estimate(sent)
-        off, named = None, told.public
-        if told.probabilities is not None:
-            off, named = (
-                calibration_error(told.probabilities, held.values),
-                np.argmax(told.probabilities, axis=1),
-            )
-        raw = self._raw(self.learn, certify)
-        return SymbolPlan(
-            agents, centre, certificate, self.confidence, cells, score_of(held, named), raw, off
+        sizes = {name: agent.symbols for name, agent in agents.items()}
+        # silence comes after the last symbol
+        shown = np.stack([np.where(sent[a] < 0, many, sent[a]) for a, many in sizes.items()], axis=1)
+        cells, place = np.unique(shown, axis=0, return_inverse=True)
+        found = self._certificates(place.reshape(-1), part)
+        # by layers that did not learn from these rows: those in service would make the centre far too sure
+        learned = np.stack([code.sent for code in codes], axis=1)
+        centre = replace(
+            SymbolCentre.learn(judge.public, sizes, learned),
+            seen={
+                name: np.bincount(shown[:, k], minlength=many + 1).astype(float)
+                for k, (name, many) in enumerate(sizes.items())
+            },
+            alike=next(iter(found.values())).sample.largest,
         )
+        held, estimate = self.log.public.take(certify), centre.estimate(sent)
+        off, named = None, estimate.public
+        if estimate.probabilities is not None:
+            off = calibration_error(estimate.probabilities, held.values)
+            named = np.argmax(estimate.probabilities, axis=1)
+        score = score_of(held, named)
+        return SymbolPlan(agents, centre, found, self.confidence, cells, score, self._raw_score, off)
 
     # --- what can be asked
 
-    def leaks(self, guessed: Any) -> dict[str, float]:
+    def _asked(self, guessed: Any) -> dict[str, float]:
         """name -> the largest leak that is accepted, of ``guessed`` as :func:`learn_symbols` takes it."""
         private = self.log.private
         if not isinstance(guessed, Mapping):
@@ -302,12 +271,13 @@ class SymbolLearner:
                 raise InvalidRequest(f"guessed[{name!r}]: expected a share of rows, 0 to 1, found {figure:g}")
             if not quantity.classes and not figure > 0:
                 raise InvalidRequest(f"guessed[{name!r}]: expected an error above 0, found {figure:g}")
-            asked[name] = figure if quantity.classes else 1 - (figure / self._width(name)) ** 2
+            low, high = self.edges[name]
+            asked[name] = figure if quantity.classes else 1 - (figure / (high - low)) ** 2
         return asked
 
-    def _edges_of(self, quantity: Quantity) -> tuple[float, float] | None:
+    def _edges_of(self, quantity: Quantity) -> tuple[float, float]:
         if quantity.classes:
-            return None
+            return 0.0, 1.0
         low, high = np.quantile(quantity.values[self.learn], (_TAIL, 1 - _TAIL))
         if not high > low:
             raise InvalidRequest(
@@ -315,26 +285,8 @@ class SymbolLearner:
             )
         return float(low), float(high)
 
-    def _refuse_below_silence(self, name: str, most: float) -> None:
-        """What is asked must be possible where every agent is silent."""
-        quantity, sample = self.log.private[name], self.samples[name]
-        values = quantity.values[self.log.certify]
-        if quantity.classes:
-            silence = float(np.bincount(values).max())
-        else:
-            silence = len(values) * (1 - float(np.var(scaled_to(self.edges[name] or (0, 1), values))))
-        least = highest_mean(silence, sample, self.level * _ATTEMPTS[0][1])
-        if most < least:
-            shown = least if quantity.classes else self._width(name) * math.sqrt(max(0.0, 1 - least))
-            kind = "share below" if quantity.classes else "error above"
-            raise Infeasible(
-                f"guessed[{name!r}]: with {sample.rows} rows in {sample.blocks} independent blocks to certify, no "
-                f"{kind} {three_digits(shown)} can be certified even of silence; ask for less, or give more rows"
-            )
-
-    def _target(self, name: str, most: float, margin: float, part: float) -> float:
+    def _target(self, sample: Tally, most: float, margin: float, part: float) -> float:
         """The leak to search for: with a margin it is still certified."""
-        sample = self.samples[name]
         low, high = 0.0, most
         for _ in range(25):
             leak = (low + high) / 2
@@ -343,16 +295,6 @@ class SymbolLearner:
             fits = above < 1 and highest_mean(above * sample.rows, sample, self.level * part) <= most
             low, high = (leak, high) if fits else (low, leak)
         return low
-
-    def _leak_bound(self, certificate: SymbolCertificate) -> float:
-        if isinstance(certificate, ClassCertificate):
-            return certificate.guessed
-        width = certificate.edges[1] - certificate.edges[0]
-        return 1 - (certificate.error / width) ** 2
-
-    def _width(self, name: str) -> float:
-        low, high = self.edges[name] or (0.0, 1.0)
-        return high - low
 
 
 def _fresh(seeds: np.random.SeedSequence) -> np.random.Generator:
@@ -389,7 +331,7 @@ def _linear(code: Code, edges: Array | None) -> tuple[Array, Array]:
     return np.arange(code.symbols, dtype=float)[:, None], -np.append(0.0, np.cumsum(edges))
 
 
-def _edges_in_service(layer: Layer, rows: Array, code: Code, levels: Array) -> Array:
+def edges_in_service(layer: Layer, rows: Array, code: Code, levels: Array) -> Array:
     """Where the symbols of a number part: the same quantiles of the share as in the search, of these levels."""
     return np.asarray(np.quantile(layer(rows)[:, 0], levels[np.flatnonzero(np.diff(code.labels))]))
 
@@ -408,7 +350,3 @@ def _meanings(public: Quantity, code: Code, edges: Array | None) -> list[str]:
         f"its part of {public.name} is {where}"
         for where in (f"below {cuts[0]}", *between, f"above {cuts[-1]}")
     ]
-
-
-def _silence_last(sent: Integers, symbols: int) -> Integers:
-    return np.where(sent < 0, symbols, sent)

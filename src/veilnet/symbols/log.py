@@ -21,8 +21,10 @@ from veilnet.calibration.roles import Roles
 from veilnet.io.cells import is_missing, is_number
 from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows, read_columns
+from veilnet.symbols.quantity import Quantity
+from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
 
-__all__ = ["Log", "Quantity", "read_log", "read_quantity"]
+__all__ = ["Log", "read_log", "read_quantity"]
 
 FOLDS = 6  # of the rows that learn: a row's symbol is chosen by a layer that did not learn from it
 _MOST_CLASSES = 50  # whole numbers; texts may have more
@@ -30,28 +32,13 @@ _FEWEST_BLOCKS = 4  # of each public class, and four times as many in all
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
-    """A public or private column.
-
-    values:  of each row: the place of its class in ``classes``, or a number.
-    classes: the values it can have, in order; empty for numbers.
-    """
-
-    name: str
-    values: AnyArray
-    classes: tuple[Any, ...]
-
-    def take(self, rows: AnyArray) -> Quantity:
-        """The same of some rows."""
-        return Quantity(self.name, self.values[rows], self.classes)
-
-
-@dataclass(frozen=True, eq=False)
 class Log:
-    """A table, read and dealt.
+    """A table, read and dealt; where windows are asked for, a row is a window from here on.
 
     columns:  agent -> names of its readings.
-    readings: agent -> (n, N_i), not a number where one is missing.
+    window:   rows of the table that make one.
+    readings: agent -> (n, window N_i), row after row; not a number where one is missing.
+    features: agent -> (n, F_i) what the agent computes of that (:mod:`veilnet.symbols.windows`).
     public, private: what may be known, and name -> what must not.
     blocks:   (n,) which independent block each row belongs to.
     certify:  (n,) whether a row certifies.
@@ -59,7 +46,9 @@ class Log:
     """
 
     columns: Mapping[str, tuple[str, ...]]
+    window: int
     readings: Mapping[str, Array]
+    features: Mapping[str, Array]
     public: Quantity
     private: Mapping[str, Quantity]
     blocks: Integers
@@ -68,7 +57,7 @@ class Log:
 
 
 def read_log(
-    table: Any, agents: Any, public: Any, private: Any, blocks: Any, rng: np.random.Generator
+    table: Any, agents: Any, public: Any, private: Any, window: int, blocks: Any, rng: np.random.Generator
 ) -> Log:
     """Read a table and deal its blocks; errors name the argument and what to do."""
     if not isinstance(public, str):
@@ -82,30 +71,31 @@ def read_log(
     if set(of_blocks) & {*roles.readings}:
         raise InvalidRequest(f"blocks: the column {blocks!r} is a reading; name one that numbers the blocks")
     cells = _cells(table, [public, *hidden, *of_blocks])
-    quantities = {name: _quantity(name, cells[name]) for name in [public, *hidden]}
-    block = _blocks(cells[blocks] if isinstance(blocks, str) else blocks, rows)
-    log = _deal(
-        {agent: tuple(columns) for agent, columns in roles.agents.items()},
-        {
-            agent: np.stack([known[name] for name in columns], axis=1)
-            for agent, columns in roles.agents.items()
-        },
-        quantities[public],
-        {name: quantities[name] for name in hidden},
-        block,
-        rng,
+    labels = _labels(cells[blocks] if isinstance(blocks, str) else blocks, rows)
+    index = windows_of(rows, window, labels)
+    columns = {agent: tuple(names) for agent, names in roles.agents.items()}
+    readings = {agent: in_windows([known[name] for name in names], index) for agent, names in columns.items()}
+    features = {agent: features_of(each, window) for agent, each in readings.items()}
+    quantities = {name: _quantity(name, [cells[name][k] for k in index[:, -1]]) for name in [public, *hidden]}
+    told = quantities.pop(public)
+    block = (
+        np.arange(len(index)) if labels is None else np.unique(labels[index[:, 0]], return_inverse=True)[1]
     )
+    certify, fold = _dealt([*quantities.values(), told], block, rng)
+    log = Log(columns, window, readings, features, told, quantities, block, certify, fold)
     _refuse_few(log)
     return log
 
 
-def read_quantity(table: Any, name: str, classes: tuple[Any, ...]) -> Integers:
-    """The places, among classes that are known, of the values of a column."""
+def read_quantity(table: Any, name: str, classes: tuple[Any, ...]) -> AnyArray:
+    """The places, among classes that are known, of the values of a column; where there are none, its numbers."""
     found = _quantity(name, _cells(table, [name])[name])
+    if not classes and not found.classes:
+        return found.values
     strangers = [value for value in found.classes if value not in classes]
-    if strangers or not found.classes:
+    if strangers or not classes or not found.classes:
         raise InvalidRequest(
-            f"{name}: expected the values that the plan knows, {', '.join(map(str, classes))}"
+            f"{name}: expected the values that the plan knows, {', '.join(map(str, classes)) or 'numbers'}"
         )
     return np.array([classes.index(value) for value in found.classes], np.intp)[found.values]
 
@@ -156,38 +146,31 @@ def _quantity(name: str, cells: list[Any]) -> Quantity:
     return Quantity(name, np.array([place[cell] for cell in cells], np.intp), tuple(distinct))
 
 
-def _blocks(given: Any, rows: int) -> Integers:
-    """(n,) from 0 on; each row its own where nothing was given."""
+def _labels(given: Any, rows: int) -> AnyArray | None:
     if given is None:
-        return np.arange(rows)
+        return None
     labels = np.asarray(given)
     if labels.shape != (rows,):
         raise InvalidRequest(f"blocks: expected a column or {rows} labels, found shape {labels.shape}")
-    found = np.asarray(np.unique(labels, return_inverse=True)[1].reshape(-1), np.intp)
-    if int(found.max()) + 1 == rows:
+    if len(np.unique(labels)) == rows:
         raise InvalidRequest(
             "blocks: every block has one row; give rows that resemble each other one label (a session, a day), or "
             "leave blocks out where rows are independent"
         )
-    return found
+    return labels
 
 
-def _deal(
-    columns: Mapping[str, tuple[str, ...]],
-    readings: Mapping[str, Array],
-    public: Quantity,
-    private: Mapping[str, Quantity],
-    blocks: Integers,
-    rng: np.random.Generator,
-) -> Log:
+def _dealt(
+    quantities: Sequence[Quantity], blocks: Integers, rng: np.random.Generator
+) -> tuple[Booleans, Integers]:
+    """(whether a row certifies, its part among those that learn)."""
     first = np.unique(blocks, return_index=True)[1]
-    keys = [_rank(each, blocks, first) for each in (*private.values(), public)]
-    order = np.lexsort((rng.random(len(first)), *keys))
+    order = np.lexsort((rng.random(len(first)), *(_rank(each, blocks, first) for each in quantities)))
     dealt = np.empty(len(first), np.intp)
     dealt[order] = np.arange(len(first))
     place = dealt[blocks]
     certify = place % 2 == 0
-    return Log(columns, readings, public, private, blocks, certify, np.where(certify, -1, place // 2 % FOLDS))
+    return certify, np.where(certify, -1, place // 2 % FOLDS)
 
 
 def _rank(quantity: Quantity, blocks: Integers, first: Integers) -> Integers:
@@ -213,12 +196,13 @@ def _refuse_few(log: Log) -> None:
                 f"{log.public.name}: the class {value!r} is in {seen} {what}; expected at least {_FEWEST_BLOCKS}: "
                 "leave it out, or join it with another"
             )
-    for agent, readings in log.readings.items():
-        whole = np.isfinite(readings).all(axis=1) & ~log.certify
+    for agent, features in log.features.items():
+        whole = np.isfinite(features).all(axis=1) & ~log.certify
         if np.sum(whole) < np.sum(~log.certify) / 2:
             raise InvalidRequest(
                 f"agents[{agent!r}]: more than half of the rows lack a reading; leave out the column that is missing"
             )
-        flat = [c for c, x in zip(log.columns[agent], readings[whole].T, strict=True) if np.ptp(x) == 0]
+        names = feature_names(log.columns[agent], log.window)
+        flat = [name for name, x in zip(names, features[whole].T, strict=True) if np.ptp(x) == 0]
         if flat:
             raise InvalidRequest(f"agents[{agent!r}]: the column {flat[0]!r} never changes; leave it out")

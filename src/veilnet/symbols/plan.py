@@ -17,6 +17,7 @@ from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.centre import SymbolCentre, SymbolEstimate
 from veilnet.symbols.certificate import SymbolCertificate, Unconfirmed
 from veilnet.symbols.drift import SymbolDrift, symbol_drift
+from veilnet.symbols.windows import in_windows, windows_of
 
 __all__ = ["SymbolPlan"]
 
@@ -53,13 +54,20 @@ class SymbolPlan(Frozen):
     def send(self, table: Any) -> dict[str, Integers]:
         """agent -> symbols, -1 where it would send nothing: all agents at once, to try a plan.
 
-        table: with the readings of all agents, as :func:`veilnet.learn_symbols` takes it.
+        table: with the readings of all agents, as :func:`veilnet.learn_symbols` takes it; windows are cut from its
+               first row on.
         """
         known = read_columns(table, [name for agent in self.agents.values() for name in agent.names])
+        index = windows_of(len(next(iter(known.values()))), self.window)
         return {
-            name: agent.send_or_not(np.stack([known[column] for column in agent.names], axis=1))
+            name: agent.send_or_not(in_windows([known[column] for column in agent.names], index))
             for name, agent in self.agents.items()
         }
+
+    @property
+    def window(self) -> int:
+        """How many rows of readings make a symbol."""
+        return next(iter(self.agents.values())).window
 
     def estimate(self, symbols: Mapping[str, Any]) -> SymbolEstimate:
         """The public quantity from the symbols that arrived.
@@ -82,7 +90,10 @@ class SymbolPlan(Frozen):
             raise Unconfirmed(
                 "plan: a tuple of symbols is counted twice; the plan was changed: learn it again"
             )
-        if {name: each.symbols for name, each in self.agents.items()} != self.centre.agents:
+        windows = {each.window for each in self.agents.values()}
+        if {name: each.symbols for name, each in self.agents.items()} != self.centre.agents or len(
+            windows
+        ) > 1:
             raise Unconfirmed("plan: the centre expects other symbols than agents send; learn it again")
         blocks = {(each.blocks, each.sample.largest) for each in self.certificate.values()}
         if len(blocks) > 1 or next(iter(blocks))[1] != self.centre.alike:
@@ -98,7 +109,7 @@ class SymbolPlan(Frozen):
 
         folder: where; an older plan there is replaced, whole or not at all.
         """
-        files.write_plan(vars(self), folder)
+        files.write_plan(self, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> SymbolPlan:
@@ -121,6 +132,12 @@ class SymbolPlan(Frozen):
     def describe(self) -> str:
         """What each agent says, in words."""
         return "\n".join(agent.describe() for agent in self.agents.values())
+
+    def report(self) -> Any:
+        """One page that shows the plan, with ``save(path)``; notebooks show it as it is."""
+        from veilnet.report.building import report_of
+
+        return report_of(self)
 
     def __str__(self) -> str:
         kind = "accuracy" if self.centre.classes else "R²"

@@ -2,7 +2,8 @@
 
 If the readings of the agents are independent given the public class u, the posterior of u is the prior times
 Π_i p(y_i | u): the log-likelihoods of agent i are its share, and a classifier of u from y_i estimates them. For a
-number u the share is the agent's term f_i(y_i) of an additive model u ≈ Σ_i f_i(y_i), fitted in turns (backfitting).
+number u the share is the agent's term f_i(y_i) of an additive model u ≈ Σ_i f_i(y_i), fitted in turns (backfitting)
+from the best linear one on.
 
 Each row that learns gets its share from a layer that did not learn from its block, as rows in service will.
 """
@@ -18,12 +19,14 @@ import numpy as np
 from veilnet._core.extras import missing_extra
 from veilnet._core.types import AnyArray, Array, Booleans
 from veilnet.symbols.agent import Layer
-from veilnet.symbols.log import FOLDS, Log, Quantity
+from veilnet.symbols.log import FOLDS, Log
+from veilnet.symbols.quantity import Quantity
 
 __all__ = ["LearnedShares", "learn_shares", "raw_score", "score_of"]
 
 _HIDDEN, _MOST_WEIGHTS = 32, 4500  # an agent's file stays below 64 kB
 _TURNS = 2  # of backfitting
+_RIDGE = 1.0  # rows' worth of zero for each reading
 _TREES = 150
 _ROUNDS = 120  # of learning: more would follow the noise
 
@@ -47,15 +50,15 @@ def learn_shares(log: Log, seed: int, advance: Callable[[float], None]) -> Learn
     learn = ~log.certify
     layers = _fit(log, learn, seed)
     width = max(1, len(log.public.classes))
-    learned = {agent: np.full((len(learn), width), np.nan) for agent in log.readings}
+    learned = {agent: np.full((len(learn), width), np.nan) for agent in log.features}
     for fold in range(FOLDS):
         advance(fold / FOLDS)
         held = log.fold == fold
         if not held.any():
             continue
         for agent, layer in _fit(log, learn & ~held, seed).items():
-            whole = held & np.isfinite(log.readings[agent]).all(axis=1)
-            learned[agent][whole] = layer(log.readings[agent][whole])
+            whole = held & np.isfinite(log.features[agent]).all(axis=1)
+            learned[agent][whole] = layer(log.features[agent][whole])
     return LearnedShares(layers, {agent: shares[learn] for agent, shares in learned.items()})
 
 
@@ -64,7 +67,7 @@ def raw_score(log: Log, train: Booleans, test: Booleans, seed: int) -> float:
     _needs_sklearn()
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-    readings = np.concatenate(list(log.readings.values()), axis=1)
+    readings = np.concatenate(list(log.features.values()), axis=1)
     kind = RandomForestClassifier if log.public.classes else RandomForestRegressor
     forest = kind(_TREES, random_state=seed, max_features="sqrt").fit(
         readings[train], log.public.values[train]
@@ -81,12 +84,12 @@ def score_of(public: Quantity, estimates: AnyArray) -> float:
 
 def _fit(log: Log, rows: Booleans, seed: int) -> dict[str, Layer]:
     if log.public.classes:
-        return {agent: _classifier(log, agent, rows, seed) for agent in log.readings}
+        return {agent: _classifier(log, agent, rows, seed) for agent in log.features}
     values, mean = log.public.values, float(np.mean(log.public.values[rows]))
-    terms = {agent: np.zeros(len(values)) for agent in log.readings}
+    terms = _linear_terms(log, values - mean, rows)
     layers: dict[str, Layer] = {}
     for _ in range(_TURNS):
-        for agent, readings in log.readings.items():
+        for agent, readings in log.features.items():
             whole = np.isfinite(readings).all(axis=1)
             rest = values - mean - sum(term for other, term in terms.items() if other != agent)
             layers[agent] = _regressor(readings, rest, rows & whole, seed)
@@ -94,10 +97,24 @@ def _fit(log: Log, rows: Booleans, seed: int) -> dict[str, Layer]:
     return layers
 
 
+def _linear_terms(log: Log, values: Array, rows: Booleans) -> dict[str, Array]:
+    """Each agent's term of the best linear sum: from zero, the first agent would learn what all know together."""
+    readings = np.concatenate(list(log.features.values()), axis=1)
+    mean, scale = _standard(readings[rows & np.isfinite(readings).all(axis=1)])
+    known = np.nan_to_num((readings - mean) / scale)  # a reading that is missing counts as the mean
+    gram = known[rows].T @ known[rows] + _RIDGE * np.eye(known.shape[1])
+    parts = known * np.linalg.solve(gram, known[rows].T @ values[rows])
+    ends = np.cumsum([each.shape[1] for each in log.features.values()])[:-1]
+    return {
+        agent: each.sum(axis=1)
+        for agent, each in zip(log.features, np.split(parts, ends, axis=1), strict=True)
+    }
+
+
 def _classifier(log: Log, agent: str, rows: Booleans, seed: int) -> Layer:
     from sklearn.neural_network import MLPClassifier
 
-    readings, classes = log.readings[agent], len(log.public.classes)
+    readings, classes = log.features[agent], len(log.public.classes)
     used = rows & np.isfinite(readings).all(axis=1)
     mean, scale = _standard(readings[used])
     network = MLPClassifier(**_settings(readings.shape[1], classes, seed))

@@ -1,48 +1,57 @@
-"""Windows of rows as one row: mean, spread and slope of each reading, computed at the agent. NumPy alone.
-
-A plan learned from a table of such features is run on ``window_features`` of what the agent reads: a symbol for each
-window, not for each row.
-"""
+"""Windows of rows as one row: mean, spread and slope of each reading, computed at the agent. NumPy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidReading, InvalidRequest
-from veilnet._core.types import Array
-from veilnet.agent.release import plain_numbers
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import AnyArray, Array, Integers
 
-__all__ = ["window_features", "window_names"]
+__all__ = ["feature_names", "features_of", "in_windows", "windows_of"]
 
 _FEATURES = ("mean", "spread", "slope")
 
 
-def window_names(names: Sequence[str]) -> list[str]:
-    """The columns of :func:`window_features`: ``T mean``, ``T spread``, ``T slope``, reading after reading."""
-    return [f"{name} {feature}" for name in names for feature in _FEATURES]
+def windows_of(rows: int, window: int, labels: AnyArray | None = None) -> Integers:
+    """(n, window) which rows are in each window: one after the other, none across two labels.
 
-
-def window_features(readings: Any, length: int) -> Array:
-    """(T // length, 3N) features of readings (T, N), window after window; rows after the last whole one are left.
-
-    length: rows of a window, at least 2.
-
-    Spread is the standard deviation, slope the change per row of the line of least squares. A window with a reading
-    that is masked or not a number has none: its features are not numbers either, so that nothing is sent of it.
+    Rows after the last whole window, of the table or of a run of one label, are left out.
     """
-    if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 2:
-        raise InvalidRequest(f"length: expected a whole number of rows from 2 on, found {length!r}")
-    rows = plain_numbers(readings, "")
-    if rows.ndim != 2:
-        raise InvalidReading(f"readings: expected rows of numbers (T, N), found shape {rows.shape}")
-    cut = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1])
-    whole = np.asarray(np.isfinite(cut).all(axis=(1, 2)))
-    cut = np.where(whole[:, None, None], cut, 0.0)
-    moment = np.arange(length) - (length - 1) / 2
-    slope = np.einsum("t,wtn->wn", moment / (moment @ moment), cut)
-    found = np.stack([cut.mean(axis=1), cut.std(axis=1), slope], axis=2).reshape(len(cut), -1)
-    found[~whole] = np.nan
-    return found
+    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+        raise InvalidRequest(f"window: expected a whole number of rows from 1 on, found {window!r}")
+    ends: AnyArray | list[int] = [] if labels is None else np.flatnonzero(labels[1:] != labels[:-1]) + 1
+    runs = np.split(np.arange(rows), ends)
+    found = np.concatenate([run[: len(run) // window * window] for run in runs]).reshape(-1, window)
+    if not len(found):
+        where = "" if labels is None else ", none within one block"
+        raise InvalidRequest(
+            f"window: {rows} rows have no window of {window}{where}; give more rows, or shorter ones"
+        )
+    return np.asarray(found, np.intp)
+
+
+def in_windows(columns: Sequence[Array], index: Integers) -> Array:
+    """(n, window N) the readings of each window, row after row."""
+    return np.stack(columns, axis=1)[index].reshape(len(index), -1)
+
+
+def feature_names(names: Sequence[str], window: int) -> list[str]:
+    """What :func:`features_of` computes: ``T mean``, ``T spread``, ``T slope``, reading after reading."""
+    return [f"{name} {feature}" for name in names for feature in _FEATURES] if window > 1 else list(names)
+
+
+def features_of(rows: Array, window: int) -> Array:
+    """(n, 3N) features of windows (n, window N); rows themselves where a window is one row.
+
+    Spread is the standard deviation, slope the change per row of the line of least squares. Of a window with a
+    reading that is not a number no feature of that reading is one either, so that nothing is sent.
+    """
+    if window == 1:
+        return rows
+    cut = rows.reshape(len(rows), window, -1)
+    moment = np.arange(window) - (window - 1) / 2
+    with np.errstate(over="ignore", invalid="ignore"):  # what is then not a number is not sent
+        slope = np.einsum("t,wtn->wn", moment / (moment @ moment), cut)
+        return np.stack([cut.mean(axis=1), cut.std(axis=1), slope], axis=2).reshape(len(cut), -1)
