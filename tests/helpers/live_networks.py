@@ -12,8 +12,6 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.streams.simulation import draw_streams
 from veilnet.designs import design
 from veilnet.io.agent_store import AgentStore, begin_agent_store
-from veilnet.io.centre_files import load_centre
-from veilnet.io.plan_files import save_plan
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED
 from veilnet.io.sources import RowSource
@@ -21,11 +19,13 @@ from veilnet.io.template import house
 from veilnet.live.agent import LiveAgent
 from veilnet.live.centre import Centre, Taken
 from veilnet.live.centre_store import CentreStore
-from veilnet.live.epochs import Epochs, read_step
+from veilnet.live.epochs import epochs_of
 from veilnet.live.feeding import feed
+from veilnet.live.fusions import fusion_of
 from veilnet.live.messages import Seal
 from veilnet.live.topics import Topics
 from veilnet.plans.plan import Plan
+from veilnet.symbols.plan import SymbolPlan
 
 TOPICS = Topics()
 
@@ -59,7 +59,7 @@ class Wired:
     def __init__(
         self,
         folder: Path,
-        plan: Plan,
+        plan: Plan | SymbolPlan,
         *,
         wait: float = 30.0,
         gate: float | None = 1e-6,
@@ -68,13 +68,14 @@ class Wired:
     ) -> None:
         self.folder, self.plan, self.wait, self.gate = folder, plan, wait, gate
         self.quorum, self.step = quorum, step
-        save_plan(plan, folder / "plan")
-        self.seals = {agent: Seal(agent.encode().ljust(32, b".")) for agent in plan.network.agents}
+        plan.save(folder / "plan")
+        self.sanitizers = plan.agents if isinstance(plan, SymbolPlan) else plan.sanitizers
+        self.seals = {agent: Seal(agent.encode().ljust(32, b".")) for agent in self.sanitizers}
         self.document = (folder / "plan" / "center.json").read_bytes()
-        self.id = load_centre(folder / "plan" / "center.json").plan
+        self.id = fusion_of(self.document, folder / "plan" / "center.json").model.plan
         self.clock = 0.0
         self.agents: dict[str, LiveAgent] = {}
-        for agent in plan.network.agents:
+        for agent in self.sanitizers:
             begin_agent_store(self.store_of(agent), agent)
             self.start_agent(agent)
         self.centre = self._new_centre()
@@ -88,7 +89,7 @@ class Wired:
         if agent in self.agents:
             self.agents[agent].store.close()
         store = AgentStore(self.store_of(agent), agent)
-        self.agents[agent] = LiveAgent(store, self.seals[agent], self.plan.sanitizers[agent], self.id)
+        self.agents[agent] = LiveAgent(store, self.seals[agent], self.sanitizers[agent], self.id)
         return self.agents[agent]
 
     def start_centre(self) -> Centre:
@@ -134,7 +135,7 @@ def fed(
 ) -> tuple[list[tuple[int, bool]], list[str], int]:
     """((epoch, whether it has numbers) of what was kept, what was said, how many were missed)."""
     said: list[str] = []
-    epochs = Epochs(read_step(step))
+    epochs = epochs_of(step)
     names = agent.sanitizer.names
     reader = ReadingReader(RowSource("readings", text.encode()), len(names), names=names)
     missed = 0

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from helpers.live_networks import Wired, fed, house_plan
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.durations import RowStep
+from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet.cli import run
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.row_keys import COUNTED, ROW, Clock, RowKey
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.centre import Estimated
-from veilnet.live.epochs import Epochs, read_step
+from veilnet.live.epochs import Epochs, epochs_of
 from veilnet.live.showing import as_line, as_table
 from veilnet.live.telegraf import lines
 from veilnet.live.topics import Topics
@@ -101,17 +102,17 @@ def test_the_budget_ends_in_the_middle_of_a_block(tmp_path: Path, wired: Wired) 
 )
 def test_steps_and_times_go_together(step: str | None, key: RowKey, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        Epochs(read_step(step)).check(key)
+        epochs_of(step).check(key)
 
 
 @pytest.mark.parametrize("step", ["soon", "0s", "5us", "-3s"])
 def test_a_step_is_a_duration(step: str) -> None:
-    with pytest.raises(InvalidRequest, match="--step"):
-        read_step(step)
+    with pytest.raises(VeilnetError, match="--step"):
+        epochs_of(step)
 
 
 def test_an_epoch_knows_when_it_began() -> None:
-    assert Epochs(QUARTER).start(3) == 1800.0
+    assert Epochs(RowStep(900.0)).start(3) == 1800.0
     assert Epochs().start(3) is None
 
 
@@ -120,9 +121,9 @@ def test_an_epoch_beyond_all_calendars_ends_nobody_who_shows_it(wired: Wired) ->
     estimate = wired.centre.fusion.estimate({})
     for epoch in (2**61, 10**9, 281_000_000):
         made = Estimated(epoch, wired.id, 0, estimate)
-        table = as_table(made, Epochs(QUARTER))
+        table = as_table(made, Epochs(RowStep(900.0)))
         assert (table["time"] is None) == (epoch > 281_558_112)
-        assert as_line(made, Epochs(QUARTER)).startswith(f"epoch {epoch}")
+        assert as_line(made, Epochs(RowStep(900.0))).startswith(f"epoch {epoch}")
         lines(table, Topics())
 
 

@@ -18,6 +18,7 @@ from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.messages import centre_model
 from veilnet.centre.models import can_mix
+from veilnet.io.acceptance import PlanFile
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.live.messages import SHORT
@@ -219,7 +220,7 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
             raise InvalidPlan("it is not signed")
         taken.append(content)
 
-    watch = PlanWatch(path, accept, said.append)
+    watch = PlanWatch(PlanFile(path), accept, said.append)
     assert not watch.check()
     path.unlink()
     assert not watch.check()
@@ -245,7 +246,7 @@ def test_a_refused_file_is_tried_again_when_its_owner_agreed_and_not_before(tmp_
             raise InvalidPlan("it tells more")
         record.write_bytes(b"what runs now")  # as one that is run is remembered
 
-    watch = PlanWatch(path, accept, said.append, (record, tmp_path / "kitchen.trust"))
+    watch = PlanWatch(PlanFile(path, None, record), accept, said.append)
     path.with_suffix(".new").write_bytes(b"second")
     path.with_suffix(".new").replace(path)
     assert [watch.check() for _ in range(3)] == [False] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ import veilnet as vn
 from helpers.live_networks import Wired, house_plan
 from helpers.small_network import small_network
 from helpers.stream_networks import random_stream
-from veilnet._core.durations import in_words, nearest_round, read_step
+from veilnet._core.durations import RowStep, duration_in_words, nearest_round, origin_of, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet.cli import run
 from veilnet.io._formats import CENTRE, SANITIZER
@@ -51,7 +52,7 @@ def test_steps_are_read_in_every_spelling_and_written_in_one(
     given: object, seconds: float, words: str
 ) -> None:
     assert read_step(given) == seconds
-    assert in_words(seconds) == words
+    assert duration_in_words(seconds) == words
     assert read_step(words) == seconds
 
 
@@ -164,8 +165,8 @@ def test_inspect_says_how_often_something_is_told() -> None:
         ("15min", "15min", ""),
         ("15min", "1h", ""),
         ("15min", "5min", "every 5min, where it was every 15min at most"),
-        (None, "15min", "one in every 15min would be told, where it was any number"),
-        ("15min", None, "any number of them would be told, where it was one in every 15min"),
+        (None, "15min", "one in every 15min would be sent, where it was any number"),
+        ("15min", None, "any number of them would be sent, where it was one in every 15min"),
     ],
 )
 def test_a_shorter_step_and_one_that_comes_or_goes_ask_for_consent(
@@ -177,9 +178,9 @@ def test_a_shorter_step_and_one_that_comes_or_goes_ask_for_consent(
 
 
 def test_a_plan_decides_and_the_option_must_agree() -> None:
-    assert epochs_of(None, 900.0) == Epochs(900_000_000, planned=True)
-    assert epochs_of("15 min", 900.0) == Epochs(900_000_000)
-    assert epochs_of("15min", None) == Epochs(900_000_000)
+    assert epochs_of(None, 900.0) == Epochs(RowStep(900.0), planned=True)
+    assert epochs_of("15 min", 900.0) == Epochs(RowStep(900.0))
+    assert epochs_of("15min", None) == Epochs(RowStep(900.0))
     with pytest.raises(InvalidRequest, match=r"--step: .*15min, found 5min"):
         epochs_of("5min", 900.0)
     epochs_of(None, 900.0).check(ROW)  # rows may be numbered whatever the plan says of times
@@ -312,11 +313,46 @@ def test_a_plan_replaced_before_anything_was_told_is_kept_to_with_its_step(
     kept.close()
 
 
+def test_a_time_belongs_to_the_nearest_row_where_the_plan_says_when_rows_are_read() -> None:
+    """Three clocks that are up to 40 s off, reading at 7 min past: a row for each quarter of an hour."""
+    rng = np.random.default_rng(3)
+    read = 900 * np.arange(1_960_000, 1_960_050) + 420.0
+    for _ in range(3):
+        off = read + rng.uniform(-40, 40, read.size)
+        step = RowStep(900.0, origin_of(off.tolist(), 900.0))
+        assert duration_in_words(step) == "15min from 7min"
+        rows = step.row_at((off * 1e6).astype(np.int64))
+        assert np.all(np.diff(rows) == 1)
+        assert [step.time_of(int(row)) / 1e6 for row in rows] == read.tolist()
+    assert origin_of(rng.uniform(0, 900 * 400, 400).tolist(), 900.0) is None
+    for origin in (0.0, 449.0, 450.0, 451.0, 899.0):  # a clock that begins at zero has no row below 1
+        step = RowStep(900.0, origin)
+        assert step.row_at(0) in (1, 2)
+        assert (step.row_at(int(origin * 1e6)) - step.row_at(int(origin * 1e6) - 449_999_999)) == 0
+
+
+def test_when_rows_are_read_goes_where_the_step_goes(tmp_path: Path) -> None:
+    plan = vn.design(house().replace(step="15min from 7min"))
+    plan.save(tmp_path / "plan")
+    loaded = vn.Plan.load(tmp_path / "plan")
+    steps = [loaded.network.step, vn.Sanitizer.load(tmp_path / "plan" / "hall.json").step]
+    steps += [
+        vn.Fusion.load(tmp_path / "plan" / "center.json").model.step,
+        pickle.loads(pickle.dumps(steps[0])),
+    ]
+    assert [duration_in_words(step) for step in steps if step] == ["15min from 7min"] * 4
+    assert epochs_of("15min", steps[0]).in_words(TIMES) == "steps of 900 s from 7min in times with a zone"
+    other = vn.Sanitizer([[1.0, 1.0]], [1.0], step="15min")
+    assert not other.same_as(other.replace(step="15min from 7min"))  # else readings would be told twice
+    with pytest.raises(InvalidPlan, match="told twice"):
+        epochs_of(None, 900.0).goes_on_as(epochs_of(None, steps[0]), "steps of 900 s in times with a zone")
+
+
 def test_steps_that_differ_by_a_microsecond_are_counted_in_different_words() -> None:
     for step in ("15min", "500ms", "1000000s", "1d"):
-        count = round((read_step(step) or 0) * 1e6)
-        assert Epochs(count).in_words(TIMES) == f"steps of {count / 1e6:g} s in times with a zone"
-        others = {Epochs(count + more).in_words(TIMES) for more in (-1, 0, 1)}
+        seconds = read_step(step) or 0.0
+        assert Epochs(RowStep(seconds)).in_words(TIMES) == f"steps of {seconds:g} s in times with a zone"
+        others = {Epochs(RowStep(seconds + more * 1e-6)).in_words(TIMES) for more in (-1, 0, 1)}
         assert len(others) == 3
 
 
@@ -366,7 +402,7 @@ def test_a_fit_with_times_knows_the_step_of_its_rows() -> None:
     with warnings.catch_warnings(action="ignore"):
         fitted = vn.fit(table, time="time", stream=False, **given)
         untimed = vn.fit({k: v for k, v in table.items() if k != "time"}, **given)
-    assert fitted.step == 600.0
+    assert duration_in_words(fitted.step) == "10min from 0s"
     assert untimed.step is None
 
 

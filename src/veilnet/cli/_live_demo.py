@@ -185,11 +185,11 @@ class Show:
 
     def conclude(self) -> None:
         """What there is to say at the end."""
-        from veilnet.cli._live_status import _show_centre
+        from veilnet.cli._views import show_centre
         from veilnet.live.status import read_status
 
         self._say("")
-        _show_centre(read_status(self._folder / "estimates.sqlite"))
+        show_centre(read_status(self._folder / "estimates.sqlite"))
         raw = self._raw_on_disk()
         self._say(
             f"{len(self.estimates)} of {self._epochs} epochs were estimated, on average {self._errors():.2f} "

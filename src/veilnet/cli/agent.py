@@ -13,16 +13,13 @@ from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, ROOT, TRUST, arg
 from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
-    from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.agent_ledger import Ledger
     from veilnet.io.row_keys import RowKey
     from veilnet.io.sources import RowSource
-    from veilnet.io.statements import Statement
     from veilnet.io.streams import Block
     from veilnet.live.agent import LiveAgent
     from veilnet.live.keys import Credentials
     from veilnet.live.sending import Sender
-    from veilnet.symbols.agent import SymbolAgent
 
 _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
 _say = speaker("agent")
@@ -151,31 +148,25 @@ class _Plans:
     """
 
     def __init__(self, file: Path, trust: str | None, accepted: Path | None, step: str | None) -> None:
-        from veilnet.io.acceptance import accepted_beside
+        from veilnet.cli._symbols import runnable
+        from veilnet.io.acceptance import PlanFile
         from veilnet.io.sanitizer_files import sanitizer_bytes
-        from veilnet.io.trust import pins_beside
         from veilnet.live.epochs import epochs_of
         from veilnet.live.plan_watch import PlanWatch
 
-        self.file, self._trust, self.accepted, self._step = file, trust, accepted, step
-        self.sanitizer, self.plan, self._statement = self._trusted(sanitizer_bytes(file))
+        self.file, self.accepted, self._step = file, accepted, step
+        self._gate = PlanFile(file, trust, accepted)
+        self.sanitizer, self.plan, self._statement = runnable(self._gate, sanitizer_bytes(file))
         self.epochs = epochs_of(step, self.sanitizer.step)
         self.agent: LiveAgent | None = None
-        agreed = (accepted or accepted_beside(file), pins_beside(file))
-        self.watch = PlanWatch(file, self._take_up, _say, agreed)
-
-    def _trusted(self, content: bytes) -> tuple[Sanitizer | SymbolAgent, str, Statement | None]:
-        from veilnet.cli._symbols import runnable
-
-        given = () if self._trust is None else (self._trust,)
-        found, plan, statement = runnable(self.file, content, given, self.accepted)
-        return found, plan or "", statement
+        self.watch = PlanWatch(self._gate, self._take_up, _say)
 
     def _take_up(self, content: bytes) -> None:
         from veilnet._core.errors import InvalidPlan
+        from veilnet.cli._symbols import runnable
         from veilnet.live.epochs import epochs_of
 
-        new, plan, statement = self._trusted(content)
+        new, plan, statement = runnable(self._gate, content)
         if not new.sent:
             raise _Silenced
         if (new.readings, new.names) != (self.sanitizer.readings, self.sanitizer.names):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json as json_module
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilnet.cli._command_line import ACCEPTED, BROKER, GATE, KEEP, ROOT, TRUST, argument, option
-from veilnet.cli._lines import speaker
+from veilnet.cli._lines import speaker, when_told_to_end
 
 if TYPE_CHECKING:
+    from veilnet.io.acceptance import PlanFile
     from veilnet.live.centre import Centre, Estimated
     from veilnet.live.keys import Credentials
     from veilnet.live.messages import Seal
     from veilnet.live.neighbours import Neighbours
-    from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.receiving import Receiver
 
 _say = speaker("center")
@@ -66,7 +63,9 @@ def command(
     their agent does not send by the new one.
     """
     from veilnet import __version__
+    from veilnet.cli._shared import microseconds
     from veilnet.io._sealed import sealed_bytes
+    from veilnet.io.acceptance import PlanFile
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
@@ -76,11 +75,11 @@ def command(
     from veilnet.live.receiving import Receiver
     from veilnet.live.topics import Topics
 
-    address, topics, waiting = read_address(broker), Topics(root), _seconds(wait)
-    file = _PlanFile(center, () if trust is None else (trust,), accepted)
-    content = file.trusted(sealed_bytes(center))
+    address, topics, waiting = read_address(broker), Topics(root), microseconds(wait, "--wait") / 1e6
+    file = PlanFile(center, trust, accepted)
+    content, _, _ = file.runnable(sealed_bytes(center), _unread)
     if keep or gate is not None:
-        _refuse_tests_of_sums(content, center, "--keep" if gate is None else "--gate")
+        _refuse_untestable(content, center, "--keep" if gate is None else "--gate")
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     with CentreStore(out) as store:
@@ -93,7 +92,7 @@ def command(
             file, centre, seals, credentials, neighbours, "" if quiet else "json" if json else "lines"
         )
         service.take_up(content)
-        neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
+        neighbours.meet(centre.fusion)
         receiver = Receiver(
             centre, seals, topics, credentials, address,
             say=_say, estimated=service.shown, idle=service.look_around, neighbours=neighbours,
@@ -102,55 +101,21 @@ def command(
     return 0
 
 
-def _seconds(wait: str) -> float:
-    from veilnet._core.durations import duration
+def _refuse_untestable(content: bytes, center: Path, option: str) -> None:
     from veilnet._core.errors import InvalidRequest
+    from veilnet.live.fusions import fusion_of
 
-    try:
-        return duration(wait) / 1e6
-    except ValueError as error:
-        raise InvalidRequest(f"--wait: {error}") from None
-
-
-def _refuse_tests_of_sums(content: bytes, center: Path, option: str) -> None:
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.centre.streams.sum_model import SumModel
-    from veilnet.io.centre_files import centre_from_bytes
-
-    if isinstance(centre_from_bytes(content, center), SumModel):
+    if fusion_of(content, center, gate=0.5).gate is None:
         raise InvalidRequest(
-            f"{option}: messages of a stream of so many agents are added up, and not tested against the model; "
-            "leave it out"
+            f"{option}: messages of this plan are not tested against a model (symbols, or numbers added up over "
+            "very many agents); leave it out"
         )
 
 
-class _PlanFile:
-    """The centre's file, of which only what is trusted is read.
-
-    pins: whom to trust beside what is pinned at the file. accepted: where it is kept which plan was run last.
-    """
-
-    def __init__(self, path: Path, pins: tuple[str, ...], accepted: Path | None) -> None:
-        self.path, self._pins, self._accepted = path, pins, accepted
-
-    def trusted(self, content: bytes) -> bytes:
-        """The content, where it may be run; an error otherwise."""
-        from veilnet.io.acceptance import accept
-        from veilnet.io.trust import pinned, require_trust
-
-        signed = require_trust(self.path, content, pinned(self.path, self._pins))
-        if signed is not None:
-            accept(self.path, None, signed, self._accepted)
-        return content
-
-    def watch(self, accept: Callable[[bytes], None]) -> PlanWatch:
-        """Looks for versions to come."""
-        from veilnet.io.acceptance import accepted_beside
-        from veilnet.io.trust import pins_beside
-        from veilnet.live.plan_watch import PlanWatch
-
-        agreed = (self._accepted or accepted_beside(self.path), pins_beside(self.path))
-        return PlanWatch(self.path, accept, _say, agreed)
+def _unread(content: bytes, path: Path) -> tuple[bytes, None]:
+    """The centre's file as it is: the centre makes its model of it, and keeps the bytes."""
+    del path
+    return content, None
 
 
 class _Service:
@@ -158,16 +123,18 @@ class _Service:
 
     def __init__(
         self,
-        file: _PlanFile,
+        file: PlanFile,
         centre: Centre,
         seals: dict[str, Seal],
         credentials: Credentials,
         neighbours: Neighbours,
         show: str,
     ) -> None:
+        from veilnet.live.plan_watch import PlanWatch
+
         self._file, self._centre, self._seals, self._credentials = file, centre, seals, credentials
         self._neighbours, self._show = neighbours, show
-        self._watch = file.watch(self._roll_over)
+        self._watch = PlanWatch(file, self._roll_over, _say)
         self._refusals = _Refusals(centre)
         self._looked = 0.0
         self._receiver: Receiver | None = None
@@ -188,9 +155,8 @@ class _Service:
         return new
 
     def _roll_over(self, new: bytes) -> None:
-        if self.take_up(self._file.trusted(new)) and self._receiver is not None:
-            model = self._centre.fusion.model
-            self._receiver.publish(self._neighbours.meet(model.labels, model.units))
+        if self.take_up(self._file.runnable(new, _unread)[0]) and self._receiver is not None:
+            self._receiver.publish(self._neighbours.meet(self._centre.fusion))
 
     def shown(self, made: Estimated) -> dict[str, Any]:
         """An estimate as it is published, printed where that is wanted."""
@@ -220,17 +186,15 @@ class _Service:
         from veilnet.live.metrics import MetricsServer, as_metrics
         from veilnet.live.status import read_status
 
-        self._receiver, ended, path = receiver, threading.Event(), self._centre.store.path
+        self._receiver, path = receiver, self._centre.store.path
         server = None
         if metrics is not None:
             server = MetricsServer(
                 metrics, lambda: as_metrics(read_status(path), connected=receiver.connected)
             ).start()
             _say(f"metrics at {server.address}")
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ended.set())
         try:
-            receiver.run(ended.is_set)
+            receiver.run(when_told_to_end().is_set)
         finally:
             if server is not None:
                 server.stop()
@@ -242,14 +206,20 @@ class _Refusals:
 
     def __init__(self, centre: Centre) -> None:
         self._centre, self._told = centre, dict(centre.store.counts)
+        self._drifted: tuple[str, ...] = ()
 
     def tell(self) -> None:
-        from veilnet.live.intake import NOT_USED
+        from veilnet.live.intake import NOT_USED, is_refusal
+        from veilnet.live.showing import void
 
         counts = self._centre.store.counts
+        drifted = self._centre.drifted(self._centre.plan)
+        if drifted != self._drifted:
+            self._drifted = drifted
+            _say(void(drifted))
         for (agent, reason), count in counts.items():
             new = count - self._told.get((agent, reason), 0)
-            if new and reason != "duplicate":
+            if new and is_refusal(reason):
                 whose = f"on the topic of {agent}" if agent else "on a topic of nobody's"
                 did = "kept and did not use" if reason in NOT_USED else "refused"
                 _say(f"{did} {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")

@@ -1,28 +1,268 @@
-"""``veilnet live``: what goes with a network over a broker, one file per command of this group.
-
-Add a command by a function as in any verb's module, and its name below.
-"""
+"""``veilnet live``: what goes with a network over a broker, a function for each command of the group."""
 
 from __future__ import annotations
 
+import itertools
+import json as json_module
+import math
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from veilnet.cli import (
-    _live_budget,
-    _live_demo,
-    _live_keys,
-    _live_page,
-    _live_read,
-    _live_rotate,
-    _live_status,
-)
+from veilnet.cli import _live_demo
+from veilnet.cli._command_line import BROKER, JSON, PORT, ROOT, argument, option
+from veilnet.cli._lines import speaker, when_told_to_end
+
+
+def _budget(
+    plan: Path = argument("The folder of a plan, or plan.npz."),
+    least_privacy: list[str] = option(
+        "--least-privacy",
+        "The privacy that has to remain of what does not move: 3, or gait=3 (repeat).",
+        required=True,
+    ),
+    json: bool = JSON,
+) -> int:
+    """Say how many epochs may be released before a private parameter that never moves would be known too well.
+
+    Every release of the same x tells more of it. For x that changes from epoch to epoch a plan's promise holds for
+    each; for one that stays, the information adds up. The answer is what each agent's store is begun with:
+    veilnet agent ... --begin --budget N. A plan for streams counts every row already, and needs none.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.auditing.measures import read_least_privacy
+    from veilnet.auditing.what_if.repetition import releases_until
+    from veilnet.cli._shared import amounts, console, print_json, tell
+    from veilnet.plans.plan import Plan
+
+    found = Plan.load(plan)
+    if found.network.is_stream:
+        raise InvalidRequest(
+            "plan: the promise of a plan for streams counts every row already, so no budget is needed"
+        )
+    asked = read_least_privacy(found.network, amounts(least_privacy, "--least-privacy"))
+    allowed = {
+        name: releases_until(found.network, found.sanitizers, name, least) - 1
+        for name, least in asked.items()
+    }
+    name, most = min(allowed.items(), key=lambda entry: entry[1])
+    if json:
+        print_json({"budget": most, "by_parameter": allowed})
+        return 0
+    if math.isinf(most):
+        console.print("As many releases as you like leave that much privacy: no budget is needed.")
+        return 0
+    if most < 1:
+        console.print(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
+        return 1
+    tell(
+        f"{most:.0f} releases leave a privacy of {asked[name]:g} of {name}, one more does not. Begin each agent with "
+        f"--budget {most:.0f}."
+    )
+    return 0
+
+
+def _keys(
+    plan: Path = argument("The plan: its folder, its center.json, or plan.npz."),
+    out: Path = option("--out", "The folder for all keys; one that has some is completed.", required=True),
+    host: list[str] | None = option(
+        "--host", "Name or address by which the broker is reached (repeat); localhost if left out."
+    ),
+    port: int = option("--port", "Where the broker listens.", at_least=1, at_most=65535, default=8883),
+    folder: str | None = option(
+        "--broker-folder", "Where keys/broker will be on the broker's machine, if elsewhere."
+    ),
+    persistence: str | None = option(
+        "--persistence", "Where the broker may keep what it queues; in memory if left out."
+    ),
+    reader: list[str] | None = option("--reader", "A program that reads estimates, as telegraf (repeat)."),
+    root: str = ROOT,
+    days: int = option("--days", "How long certificates are valid.", at_least=1, default=365),
+    json: bool = JSON,
+) -> None:
+    """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
+
+    Hand each party its own folder and nothing else: keys/broker, keys/centre, keys/agents/kitchen, ... The folder
+    keys/authority stays with you: whoever has it can pose as anybody. Run it again after a change of the plan, or to
+    renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
+    who may do what are written anew, and agents that left the plan may do nothing any more.
+    """
+    from veilnet.cli._shared import print_json, tell
+    from veilnet.live.broker import BrokerPlan, write_configuration
+    from veilnet.live.keys import LOOPBACK, make_keys
+    from veilnet.live.seals import make_seals
+    from veilnet.live.topics import Topics
+
+    topics = Topics(root)
+    agents = _agents(plan)
+    made = make_keys(out, agents, hosts=tuple(host or LOOPBACK), readers=tuple(reader or ()), days=days)
+    make_seals(made.keys, agents, reader or ())
+    written = write_configuration(
+        made.keys.broker,
+        BrokerPlan(agents, topics, tuple(reader or ())),
+        folder=folder,
+        port=port,
+        address=None if host else "127.0.0.1",
+        persistence=persistence,
+    )
+    if json:
+        print_json({"folder": out, "configuration": written, "new": made.new, "kept": made.kept})
+        return
+    tell(
+        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days."
+    )
+    tell(f"Start the broker with: mosquitto -c {written}")
+    if os.geteuid() == 0:
+        tell(
+            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}"
+        )
+    tell(f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.")
+
+
+def _agents(plan: Path) -> list[str]:
+    """The names of the agents in a plan."""
+    from veilnet.io._sealed import sealed_bytes
+    from veilnet.io.plan_archives import is_archive
+    from veilnet.io.plan_files import CENTRE
+    from veilnet.live.fusions import fusion_of
+    from veilnet.plans.plan import Plan
+
+    if is_archive(plan):
+        return list(Plan.load(plan).network.agents)
+    file = plan / CENTRE if plan.is_dir() else plan
+    return list(fusion_of(sealed_bytes(file), file).agents)
+
+
+def _page(
+    store: Path = argument("The centre's --out."),
+    port: int = PORT,
+) -> None:
+    """Show a live network in the browser: each estimate with its band, and how every agent is doing.
+
+    It listens on this machine only and prints an address that works once, in one browser. The page is new every five
+    seconds, while the centre runs or afterwards. Ctrl-C ends it.
+    """
+    from veilnet.cli._shared import tell_address
+    from veilnet.studio.live_page import serve_live
+
+    serve_live(store, port=port, started=tell_address)
+
+
+def _read(
+    broker: str = BROKER,
+    cert: Path = option(
+        "--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.", required=True
+    ),
+    count: int | None = option("--count", "End after so many estimates; never if left out.", at_least=1),
+    root: str = ROOT,
+) -> int:
+    """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
+
+    A broker can invent estimates for readers that do not check: Home Assistant and Telegraf trust it. Here what was
+    not signed by the centre, was changed, is of another network or older than what came before is left out, and said;
+    the exit code is then 1. A broker can still hold estimates back: "published" says when the centre spoke.
+    """
+    from veilnet.live.connecting import read_address
+    from veilnet.live.keys import Credentials
+    from veilnet.live.reading import Reader
+    from veilnet.live.topics import Topics
+
+    ended = when_told_to_end()
+    coming = itertools.count(1)
+
+    def estimated(table: dict[str, Any]) -> None:
+        if ended.is_set():
+            return
+        sys.stdout.write(json_module.dumps(table, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        if next(coming) == count:
+            ended.set()
+
+    reader = Reader(
+        Topics(root), Credentials(cert), read_address(broker), say=speaker("live read"), estimated=estimated
+    )
+    reader.start()
+    try:
+        ended.wait()
+    finally:
+        reader.stop()
+    return 1 if reader.refused else 0
+
+
+def _rotate(
+    store: Path = argument("The centre's --out, while no centre runs."),
+    archive: Path = argument("A new file, which gets all that the store holds."),
+) -> int:
+    """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
+
+    The centre goes on with the same store, which remembers up to which epoch all was put away: messages of those
+    epochs are refused, so that nobody can have last year's count again. A store begun by hand knows nothing of that.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import tell
+    from veilnet.live.centre_store import EPOCHS_KEPT, CentreStore
+
+    if not store.is_file():
+        raise InvalidRequest(f"{store}: no such file; give the --out of 'veilnet center'")
+    with CentreStore(store) as opened:
+        last = opened.put_away(archive)
+    if not last:
+        tell(f"Nothing was put away: {store} holds no more than {EPOCHS_KEPT} epochs.")
+        return 1
+    tell(f"Epochs up to {last} were put away: {archive} holds all, {store} the rest.")
+    return 0
+
+
+def _status(
+    stores: list[Path] = argument("The centre's --out, or an agent's --store; several, if you like."),
+    json: bool = JSON,
+) -> None:
+    """Say how a live network is doing, while it runs or afterwards; nothing is changed.
+
+    Of a centre: each agent's messages, epochs it missed (no reading to release) or was silent in (no word arrived),
+    how many epochs it is behind, when it was last heard, what was refused and why. Of an agent: releases, what waits
+    to be acknowledged, and what is left of its budget.
+    """
+    from veilnet.cli._shared import print_json
+    from veilnet.cli._views import show_centre
+    from veilnet.io.agent_ledger import KIND
+    from veilnet.live.status import agent_status, kind_of, read_status
+
+    found: list[dict[str, Any]] = []
+    for path in stores:
+        if kind_of(path) == KIND:
+            agent, ledger = agent_status(path)
+            found.append({"store": path, "agent": agent, **vars(ledger)})
+            if not json:
+                _show_agent(agent, ledger)
+        else:
+            status = read_status(path)
+            found.append({"store": path, **status.as_json()})
+            if not json:
+                show_centre(status)
+    if json:
+        print_json(found[0] if len(found) == 1 else found)
+
+
+def _show_agent(agent: str, ledger: Any) -> None:
+    from veilnet.cli._shared import tell
+
+    left = "no budget" if ledger.left is None else f"{ledger.left} more within its budget"
+    tell(
+        f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {ledger.missed} epochs missed, "
+        f"{ledger.waiting} messages not acknowledged, {ledger.refused} refused by the centre; {left}; "
+        f"head {ledger.head}"
+    )
+
 
 commands: dict[str, Callable[..., object]] = {
     "demo": _live_demo.command,
-    "keys": _live_keys.command,
-    "budget": _live_budget.command,
-    "status": _live_status.command,
-    "page": _live_page.command,
-    "read": _live_read.command,
-    "rotate": _live_rotate.command,
+    "keys": _keys,
+    "budget": _budget,
+    "status": _status,
+    "page": _page,
+    "read": _read,
+    "rotate": _rotate,
 }

@@ -16,9 +16,10 @@ A plan that tells less is run without asking and does not change what was agreed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.words import join_names
@@ -28,13 +29,14 @@ from veilnet.io._atomic import write_bytes
 from veilnet.io._kinds import TEXT, WHOLE, Maybe, Table
 from veilnet.io._sealed import open_sealed, seal
 from veilnet.io.statements import Statement
-from veilnet.io.trust import pinned, require_trust
+from veilnet.io.trust import pinned, pins_beside, require_trust
 from veilnet.review.order import what_more
 
 FORMAT = "veilnet-accepted/3"
-
-
 ACCEPTED = Table(version=WHOLE, fingerprint=TEXT, agreed=Maybe(sanitizer_files.SANITIZER))
+
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -89,23 +91,40 @@ def more_told(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
     return what_more(sanitizer, before.agreed)
 
 
-def runnable_sanitizer(
-    path: Path, content: bytes, given: Sequence[str] = (), record: Path | None = None
-) -> tuple[Sanitizer, str | None, Statement | None]:
-    """(sanitizer, plan id, what was signed) of an agent's file that may be run now; InvalidPlan, and nothing is sent.
+class PlanFile:
+    """A file of a plan, of which only what may be run now is read: the one gate of agents and centres.
 
-    given:  what ``--trust`` says, beside the pins next to the file.
+    path:   the file.
+    trust:  what ``--trust`` says, beside the pins next to the file; nothing if None.
     record: where it is remembered what was agreed to; beside the file if None.
-
-    Whoever runs for long asks ``statement.complaint()`` again, since a signature expires.
     """
-    signed = require_trust(path, content, pinned(path, given))
-    sanitizer, plan = sanitizer_files.sanitizer_from_bytes(content, path)
-    if signed is not None:
-        accept(path, sanitizer, signed, record)
-    elif record is not None:
-        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
-    return sanitizer, plan, signed
+
+    def __init__(self, path: Path, trust: str | None = None, record: Path | None = None) -> None:
+        self.path, self._trust, self._record = path, trust, record
+
+    @property
+    def agreed(self) -> tuple[Path, Path]:
+        """The record and the pins: where they change, a file that was refused may be run."""
+        return self._record or accepted_beside(self.path), pins_beside(self.path)
+
+    def runnable(
+        self, content: bytes, read: Callable[[bytes, Path], tuple[_Read, str | None]]
+    ) -> tuple[_Read, str | None, Statement | None]:
+        """(what is in the bytes of the file, plan id, what was signed); InvalidPlan, and nothing is sent.
+
+        read: makes (what is in them, plan id) of the bytes.
+
+        What tells more than was agreed to is refused where it is a sanitizer; of anything else its version alone is
+        remembered. Whoever runs for long asks ``statement.complaint()`` again, since a signature expires.
+        """
+        given = () if self._trust is None else (self._trust,)
+        signed = require_trust(self.path, content, pinned(self.path, given))
+        found, plan = read(content, self.path)
+        if signed is not None:
+            accept(self.path, found if isinstance(found, Sanitizer) else None, signed, self._record)
+        elif self._record is not None:
+            raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
+        return found, plan, signed
 
 
 def accept(

@@ -27,6 +27,15 @@ from veilnet.io.statements import (
     version_of,
 )
 
+try:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import VerificationError
+    from securesystemslib.signer import CryptoSigner, SSlibKey  # type: ignore[attr-defined]  # lists its names late
+except ImportError:
+    raise missing_extra("signatures need their packages", "sign") from None
+
 PAYLOAD_TYPE = "application/vnd.veilnet.plan-statement+json"
 _WITHOUT_VERSION = "application/vnd.veilnet.plan-file+json"
 _MOST_BYTES = 2**26
@@ -39,7 +48,6 @@ def envelope_of(path: Path) -> Path:
 
 def make_key(path: Path) -> tuple[Path, Path]:
     """A new Ed25519 key: the secret half at ``path``, for its owner alone, the public half beside it (.pub)."""
-    serialization, ed25519 = _cryptography()
     public = path.with_suffix(".pub")
     for file in (path, public):
         if file.exists():
@@ -74,11 +82,10 @@ def sign_files(
     Where neither is given, and all files have been signed by others alone, the same statements are signed: then the
     key vouches for the same version, beside theirs.
     """
-    dsse, signer_module = _securesystemslib()
-    signer = signer_module.CryptoSigner(read_secret_key(key))
+    signer = CryptoSigner(read_secret_key(key))
     now = now or datetime.now(UTC)
     contents = {path: path.read_bytes() for path in paths}
-    there = {path: _there(path, dsse) for path in contents}
+    there = {path: _there(path) for path in contents}
     others = (
         version is None
         and days is None
@@ -106,7 +113,7 @@ def sign_files(
             statement = make_statement(
                 path.name, _sha256(content), _plan_id(content), number, days or DAYS, promise, now
             )
-            envelope = dsse.Envelope(statement.encoded(), PAYLOAD_TYPE, {})
+            envelope = Envelope(statement.encoded(), PAYLOAD_TYPE, {})
         envelope.sign(signer)
         target = envelope_of(path)
         write_bytes(target, (json.dumps(envelope.to_dict(), indent=1) + "\n").encode())
@@ -122,14 +129,10 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
     The file is not opened again; ``path`` tells where its envelope is. Whether it has expired is for
     :meth:`Statement.complaint`.
     """
-    dsse, signer_module = _securesystemslib()
-    serialization, _ = _cryptography()
-    from securesystemslib.exceptions import VerificationError
-
     target = envelope_of(path)
     if not target.exists():
         raise InvalidPlan(f"it is not signed: there is no {target.name} beside it")
-    envelope = _read_envelope(target, dsse)
+    envelope = _read_envelope(target)
     if envelope.payload_type == _WITHOUT_VERSION:
         raise InvalidPlan(
             f"{target.name} has no version and no expiry, as veilnet signed before; ask whoever designs to sign anew"
@@ -144,7 +147,7 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
             raise InvalidRequest(
                 "--trust: expected a public key in PEM, found one that cannot be read"
             ) from None
-        known.append(signer_module.SSlibKey.from_crypto(public))
+        known.append(SSlibKey.from_crypto(public))
     try:
         envelope.verify(known, 1)
     except VerificationError:
@@ -157,7 +160,6 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
 
 def read_secret_key(path: Path) -> Any:
     """The secret half of an Ed25519 key, in a file."""
-    serialization, ed25519 = _cryptography()
     try:
         secret = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError):
@@ -171,7 +173,6 @@ def read_secret_key(path: Path) -> Any:
 
 def read_public_key(path: Path) -> Any:
     """The public half of an Ed25519 key, in a file."""
-    serialization, ed25519 = _cryptography()
     try:
         public = serialization.load_pem_public_key(path.read_bytes())
     except ValueError:
@@ -181,10 +182,10 @@ def read_public_key(path: Path) -> Any:
     return public
 
 
-def _there(path: Path, dsse: Any) -> tuple[Any, Statement] | None:
+def _there(path: Path) -> tuple[Any, Statement] | None:
     """The envelope that is there already and what it states, unverified: only to go on from it."""
     try:
-        envelope = _read_envelope(envelope_of(path), dsse)
+        envelope = _read_envelope(envelope_of(path))
         if envelope.payload_type != PAYLOAD_TYPE:
             return None
         return envelope, read_statement(envelope.payload)
@@ -203,27 +204,10 @@ def _plan_id(content: bytes) -> str | None:
         return None
 
 
-def _read_envelope(path: Path, dsse: Any) -> Any:
+def _read_envelope(path: Path) -> Any:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("too large")
-        return dsse.Envelope.from_dict(json.loads(path.read_bytes()))
+        return Envelope.from_dict(json.loads(path.read_bytes()))
     except Exception as error:  # whatever a hostile envelope makes the library raise
         raise InvalidPlan(f"{path.name}: not readable as a signature ({type(error).__name__})") from None
-
-
-def _securesystemslib() -> tuple[Any, Any]:
-    try:
-        from securesystemslib import dsse, signer
-    except ImportError:
-        raise missing_extra("signatures need their packages", "sign") from None
-    return dsse, signer
-
-
-def _cryptography() -> tuple[Any, Any]:
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise missing_extra("signatures need their packages", "sign") from None
-    return serialization, ed25519

@@ -53,6 +53,11 @@ def check_runnable(sanitizer: Sanitizer | SymbolAgent, plan: str) -> None:
         raise InvalidRequest(
             f"plan: {sanitizer.agent!r} sends nothing under this plan, so there is nothing to run"
         )
+    if isinstance(sanitizer, SymbolAgent) and sanitizer.window > 1:
+        raise InvalidRequest(
+            f"plan: {sanitizer.agent!r} sends a symbol for each window of {sanitizer.window} rows; run it by "
+            "sanitize, whose rows are numbered"
+        )
     if 8 * sanitizer.sent + 1024 > MOST_BYTES:
         raise InvalidPlan(f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes")
 

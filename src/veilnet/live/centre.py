@@ -11,18 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from veilnet._core.durations import in_words, same_step
+from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.centre.estimates import Estimate
-from veilnet.centre.fusion import Fusion
-from veilnet.centre.streams.sum_model import SumModel
-from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
 from veilnet.live.estimating import Estimator, estimator, quorum_of
-from veilnet.live.intake import Intake, TakenMessage
+from veilnet.live.fusions import AnyFusion, LiveEstimate, SymbolFusion, SymbolWatch, fusion_of
+from veilnet.live.intake import DRIFT, Intake, TakenMessage
 from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
 from veilnet.live.topics import Topics
 
@@ -38,14 +33,16 @@ class Estimated:
     current: whether it is for readers: its epoch is near the centre's clock or, where epochs are rows, not far ahead
              of most agents.
     newest:  whether it is, too, what a reader who comes later is told: no later epoch was.
+    drifted: agents whose symbols have another law than the counted one: what the plan promises is void.
     """
 
     epoch: int
     plan: str
     revision: int
-    estimate: Estimate
+    estimate: LiveEstimate
     current: bool = True
     newest: bool = True
+    drifted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -68,8 +65,9 @@ class Taken:
 class _Plan:
     number: int
     plan: str
-    fusion: Fusion
+    fusion: AnyFusion
     estimator: Estimator
+    watch: SymbolWatch | None
 
 
 class Centre:
@@ -104,7 +102,8 @@ class Centre:
         self._step, self.epochs = step, Epochs()
         self._plans: dict[str, _Plan] = {}
         self._sent: dict[str, dict[str, int]] = {}
-        self._intake = Intake(seals, self._sent, topics)
+        self._symbols: dict[str, dict[str, int]] = {}
+        self._intake = Intake(seals, self._sent, topics, self._symbols)
         for stored in store.plans():
             self._open(stored.number, stored.plan, stored.document)
             self._go_by(stored.plan)
@@ -126,7 +125,7 @@ class Centre:
         return tuple(dict.fromkeys(agent for each in self._plans.values() for agent in each.fusion.agents))
 
     @property
-    def fusion(self) -> Fusion:
+    def fusion(self) -> AnyFusion:
         """That of the plan that counts."""
         return self._plans[self._current].fusion
 
@@ -142,13 +141,14 @@ class Centre:
 
         Messages of plans taken up before are fused by those, as before, but only from agents that send by this one.
         """
-        model = centre_from_bytes(document, path)
+        fusion = fusion_of(document, path)
+        model = fusion.model
         epochs = epochs_of(self._step, model.step)
         if not model.plan:
             raise InvalidPlan(
                 f"{path}: expected the centre's file of a saved plan, found one without a plan's id"
             )
-        senders = int(np.count_nonzero(model.blocks.sizes))
+        senders = sum(size > 0 for size in fusion.sent.values())
         if self._quorum is not None and not 1 <= self._quorum <= senders:
             raise InvalidRequest(
                 f"--quorum: expected 1 to {senders}, the agents that send by {path}, found {self._quorum}"
@@ -164,8 +164,8 @@ class Centre:
             before = plan.fusion.model.step
             if before is not None and model.step is not None and not same_step(before, model.step):
                 raise InvalidPlan(
-                    f"{path}: its epochs take {in_words(model.step)}, those in {self.store.path} "
-                    f"{in_words(before)}, and are told apart by their numbers alone; begin another store (--out)"
+                    f"{path}: its epochs take {duration_in_words(model.step)}, those in {self.store.path} "
+                    f"{duration_in_words(before)}, and epochs are known by number alone; begin another store (--out)"
                 )
         stored = self.store.take_up(model.plan, model.agents, document)
         self._open(stored.number, stored.plan, stored.document)
@@ -181,13 +181,14 @@ class Centre:
             each.least = quorum_of(self.fusion, self._quorum)
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
-        model = centre_from_bytes(document, self.store.path)
-        gate = None if isinstance(model, SumModel) else self._gate
-        fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
+        fusion = fusion_of(document, self.store.path, gate=self._gate, keep=self._keep)
         now = time.monotonic()
         made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
         made = made or estimator(fusion, number, self.store, self._wait, now, self._quorum)
-        self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)
+        watch = None
+        if isinstance(fusion, SymbolFusion):
+            watch, self._symbols[plan[:SHORT]] = SymbolWatch(fusion), fusion.centre.agents
+        self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch)
         self._sent[plan[:SHORT]] = fusion.sent
 
     def take(self, arrived: Sequence[tuple[str, bytes]], now: float | None = None) -> Taken:
@@ -231,6 +232,8 @@ class Centre:
                 problem = "far" if early else plan.estimator.tell(message, found.values, now)
                 if problem:
                     self.store.count(message.agent, problem)
+                if plan.watch is not None and not early and plan.watch.tell(message.agent, found.values):
+                    self.store.count(message.agent, f"{DRIFT}{message.plan}")
             taken.estimates = self._estimates(now, clock)
             self.store.note()
         for whose in dict.fromkeys([*kept, *never]):
@@ -248,10 +251,14 @@ class Centre:
                 current = self._is_current(made.epoch, clock)
                 newest = current and (made.epoch >= self._newest or self._newest > self._farthest())
                 self._newest = made.epoch if newest else self._newest
-                found.append(
-                    Estimated(made.epoch, names[made.plan], revision, made.estimate, current, newest)
-                )
+                plan = names[made.plan]
+                drifted = self.drifted(plan)
+                found.append(Estimated(made.epoch, plan, revision, made.estimate, current, newest, drifted))
         return found
+
+    def drifted(self, plan: str) -> tuple[str, ...]:
+        """Agents of a plan of symbols whose law was found to be another than the one that was counted."""
+        return tuple(agent for agent in self.agents if self.store.counts[agent, f"{DRIFT}{plan[:SHORT]}"])
 
     def _is_current(self, epoch: int, clock: float) -> bool:
         if self.epochs.start(epoch) is not None:

@@ -5,7 +5,8 @@ comes again is acknowledged again and changes nothing. An agent tells each epoch
 other bytes, is a conflict. One that was early, of an epoch far ahead of the centre's clock, is kept so that it cannot
 come again, and never used. The file is SQLite's, and its owner may read it while the centre runs:
 
-    estimates   epoch, plan, revision, when it was made, public (JSON), covariance (JSON), missing, contradicting
+    estimates   epoch, plan, revision, when it was made, public (JSON; of a class the chance of each value),
+                covariance (JSON), missing, contradicting
     latest      the same, the last revision of each epoch and plan alone
     messages    epoch, agent, sequence, plan, early, values (float64, little-endian; null where a reading was missed)
     agents      what is known of each: last epoch, messages, when last heard
@@ -31,8 +32,8 @@ from pathlib import Path
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.centre.estimates import Estimate
 from veilnet.io._sqlite import Lock, Opened, copy_database, create_database, open_database, transaction
+from veilnet.live.fusions import LiveEstimate
 from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]
@@ -286,7 +287,7 @@ class CentreStore(Opened):
         ).fetchone()
         return int(found[0] or 0), int(found[1] or 0)
 
-    def add_estimate(self, plan: int, epoch: int, told: int, estimate: Estimate) -> int:
+    def add_estimate(self, plan: int, epoch: int, told: int, estimate: LiveEstimate) -> int:
         """Keep an estimate as the next revision of its epoch, inside a batch; the number of the revision, from 0."""
         (revision,) = self._db.execute(
             "SELECT coalesce(max(revision) + 1, 0) FROM estimates WHERE epoch = ? AND plan = ?", (epoch, plan)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from veilnet._core.durations import duration, in_words
+from veilnet._core.durations import RowStep, duration_in_words, keeps_to, read_step, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.missed import LONGEST_GAP
 from veilnet.io.agent_store import CLOCKS_SET
@@ -18,7 +18,6 @@ __all__ = [
     "epochs_of",
     "farthest",
     "middle",
-    "read_step",
 ]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
@@ -42,43 +41,29 @@ def farthest(newest: Collection[int]) -> int:
     return middle(newest) + LONGEST_GAP
 
 
-def read_step(step: str | None) -> int | None:
-    """``15min`` as microseconds; None stays None."""
-    if step is None:
-        return None
-    try:
-        found = duration(step)
-    except ValueError as error:
-        raise InvalidRequest(f"--step: {error}") from None
-    if found < 1000:
-        raise InvalidRequest(f"--step: expected a millisecond or more, found {step}")
-    return found
-
-
-def epochs_of(asked: str | None, planned: float | None) -> Epochs:
-    """The epochs of a plan whose step is so many seconds, None where it has none, with what ``--step`` says."""
-    given = read_step(asked)
+def epochs_of(asked: str | None, planned: float | None = None) -> Epochs:
+    """The epochs of a plan with that step, None where it has none, with what ``--step`` says."""
+    given = read_step(asked, "--step")
     if planned is None:
         return Epochs(given)
-    found = round(planned * 1e6)
-    if given not in (None, found):
+    if not keeps_to(given, planned):
         raise InvalidRequest(
-            f"--step: an epoch of this plan takes {in_words(planned)}, found {asked}; leave --step out, or ask "
-            "whoever designs for a plan with the other step"
+            f"--step: an epoch of this plan takes {duration_in_words(planned)}, found {asked}; leave --step "
+            "out, or ask for a plan with the other step"
         )
-    return Epochs(found, planned=given is None)
+    return Epochs(read_step(planned), planned=given is None)
 
 
 @dataclass(frozen=True)
 class Epochs:
     """From rows of readings (:mod:`veilnet.io.row_keys`) to epochs, counted from 1.
 
-    step: microseconds of an epoch, for readings that carry a time. Epochs are then counted from 1970, so that agents
-          agree on them without a word.
+    step: of readings that carry a time. Epochs are then counted from 1970, so that agents agree on them without a
+          word.
     planned: whether the plan says so and nobody else: rows may then be numbered all the same.
     """
 
-    step: int | None = None
+    step: RowStep | None = None
     planned: bool = False
 
     def check(self, key: RowKey) -> None:
@@ -99,16 +84,19 @@ class Epochs:
         if not key.is_time:
             return "rows"
         times = {"zoned": "times with a zone", "local": "times without a zone"}.get(key.style, "seconds")
-        seconds = (self.step or 0) / 1e6
-        short = f"{seconds:g}"  # as stores of old have it; to the microsecond where that says less
-        return f"steps of {short if float(short) == seconds else f'{seconds:.6f}'} s in {times}"
+        length = self.step or RowStep(0.0)
+        short = f"{length:g}"  # as stores of old have it; to the microsecond where that says less
+        told = f"steps of {short if float(short) == length else f'{length:.6f}'} s"
+        return (
+            f"{told}{'' if length.origin is None else f' from {duration_in_words(length.origin)}'} in {times}"
+        )
 
     def of(self, row: int, key: RowKey) -> int:
         """The epoch of a row."""
         if not key.is_time:
             return row
         assert self.step is not None
-        return (row - 1) // self.step + 1
+        return int(self.step.row_at(row - 1))
 
     def too_soon(self, row: int, key: RowKey, now: float | None = None) -> bool:
         """Whether a reading says it was taken in the future, which would leave no epoch for those until then.
@@ -117,7 +105,7 @@ class Epochs:
         """
         if not key.is_time or self.step is None:
             return False
-        slack = _AHEAD + self.step / 1e6 + (0.0 if key.style == "zoned" else _ZONES)
+        slack = _AHEAD + self.step + (0.0 if key.style == "zoned" else _ZONES)
         return (row - 1) / 1e6 > (time.time() if now is None else now) + slack
 
     def style_in(self, words: str | None) -> Style | None:
@@ -133,7 +121,7 @@ class Epochs:
     def at(self, now: float, style: Style) -> int:
         """The last epoch that readings taken until now can be of, by times of a style: local ones may be ahead."""
         assert self.step is not None
-        return int((now + (0.0 if style == "zoned" else _ZONES)) * 1e6) // self.step + 1
+        return int(self.step.row_at(int((now + (0.0 if style == "zoned" else _ZONES)) * 1e6)))
 
     def is_ahead(self, epoch: int, now: float) -> bool:
         """Whether an epoch is in the future by a clock, in whatever zone its agents' clocks are.
@@ -142,25 +130,28 @@ class Epochs:
         """
         if self.step is None or now < CLOCKS_SET or (self.planned and self.start(epoch) is None):
             return False
-        return (epoch - 2) * self.step / 1e6 > now + _AHEAD + _ZONES
+        return self.step.time_of(epoch - 1) / 1e6 > now + _AHEAD + _ZONES
 
     def is_current(self, epoch: int, now: float) -> bool:
         """Whether the time of an epoch is neither ahead of a clock nor more than a week behind it."""
         start = self.start(epoch)
         if start is None or self.step is None or self.is_ahead(epoch, now):
             return False
-        return now < CLOCKS_SET or now - start <= _WEEK + 2 * self.step / 1e6
+        return now < CLOCKS_SET or now - start <= _WEEK + 2 * self.step
 
     def seconds(self, epoch: int) -> float:
-        """How long after its clock's beginning an epoch began, where epochs are steps of time."""
+        """How long after its clock's beginning an epoch was read, where epochs are steps of time."""
         assert self.step is not None
-        return (epoch - 1) * self.step / 1e6
+        return self.step.time_of(epoch) / 1e6
 
     def start(self, epoch: int) -> float | None:
-        """When an epoch began, in seconds since 1970; None where epochs are rows, or it is beyond all calendars."""
+        """When an epoch was read, in seconds since 1970, or began, where nobody said when rows are read.
+
+        None where epochs are rows, or it is beyond all calendars.
+        """
         if self.step is None:
             return None
-        start = (epoch - 1) * self.step
+        start = self.step.time_of(epoch)
         earliest = NUMBERED * 10**6 if self.planned else 0
         return start / 1e6 if earliest <= start < _END * 10**6 else None
 
@@ -169,8 +160,8 @@ class Epochs:
 
         words: the way in which those that were told are counted, as :meth:`in_words` has it; None for none.
         """
-        if other.step != self.step and words not in (None, "rows"):
-            now = "no step of its own" if other.step is None else f"steps of {in_words(other.step / 1e6)}"
+        if not same_step(other.step, self.step) and words not in (None, "rows"):
+            now = "no step of its own" if other.step is None else f"steps of {duration_in_words(other.step)}"
             raise InvalidPlan(
                 f"it has {now}, and the epochs that were told are {words}, so that readings could be told twice; "
                 "begin another store for it"

@@ -2,8 +2,8 @@
 
 The deadline of an epoch is a wait after the first message of it arrived, of a stream after a quorum got there: clocks
 of agents and centre need not agree. Where all agents have told, whether numbers or that their reading was missed,
-nothing is waited for. Each estimate is one call of :class:`veilnet.Fusion`, so that it has the bits that the same
-call has anywhere else.
+nothing is waited for. Each estimate is one call of the plan's fusion (:mod:`veilnet.live.fusions`), so that it
+has the bits that the same call has anywhere else.
 
 A stolen agent can tell epochs that nobody else tells, where there is nothing to test its messages against. So nothing
 is estimated that fewer than a quorum told, nor by one agent alone that the gate cannot judge.
@@ -19,7 +19,6 @@ from typing import Protocol
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import LONGEST_GAP
 from veilnet._core.types import Array
-from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Gate
 from veilnet.centre.messages import CentreModel
@@ -28,6 +27,7 @@ from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import middle
+from veilnet.live.fusions import AnyFusion, LiveEstimate
 from veilnet.live.messages import Message
 
 __all__ = ["Estimator", "MadeEstimate", "estimator", "quorum_of"]
@@ -44,7 +44,7 @@ class MadeEstimate:
     epoch: int
     plan: int
     told: int
-    estimate: Estimate
+    estimate: LiveEstimate
 
 
 class Estimator(Protocol):
@@ -59,7 +59,7 @@ class Estimator(Protocol):
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store; "far" or "late" where it can change no estimate, else nothing."""
 
-    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+    def join(self, fusion: AnyFusion, plan: int, now: float) -> bool:
         """Take messages of another plan too; whether that can be."""
 
     def due(self, now: float) -> Iterator[MadeEstimate]:
@@ -70,7 +70,7 @@ class Estimator(Protocol):
 
 
 def estimator(
-    fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None = None
+    fusion: AnyFusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None = None
 ) -> Estimator:
     """The estimator of a plan, as far as what the store holds.
 
@@ -81,13 +81,13 @@ def estimator(
     return kind(fusion, plan, store, wait, now, quorum)
 
 
-def quorum_of(fusion: Fusion, asked: int | None) -> int:
+def quorum_of(fusion: AnyFusion, asked: int | None) -> int:
     """More than half of those who send, unless another number is asked for."""
     senders = len(_senders(fusion))
     return senders // 2 + 1 if asked is None else min(asked, senders)
 
 
-def _senders(fusion: Fusion) -> tuple[str, ...]:
+def _senders(fusion: AnyFusion) -> tuple[str, ...]:
     """The agents that send anything."""
     return tuple(agent for agent, size in fusion.sent.items() if size > 0)
 
@@ -119,16 +119,16 @@ class RowEstimator:
     least = 1
 
     def __init__(
-        self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
+        self, fusion: AnyFusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
     ) -> None:
         self._store, self._wait, self._asked = store, wait, quorum
-        self._fusions: dict[int, Fusion] = {}
+        self._fusions: dict[int, AnyFusion] = {}
         self._senders: dict[int, tuple[str, ...]] = {}
         self._mixed: dict[tuple[int, ...], Fusion] = {}
         self._waiting: dict[int, _Waiting] = {}  # by epoch, the oldest first
         self.join(fusion, plan, now)
 
-    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+    def join(self, fusion: AnyFusion, plan: int, now: float) -> bool:
         """Take messages of another plan too; whether they can be fused with those there are."""
         if not all(can_mix(fusion.model, each.model) for each in self._fusions.values()):
             return False
@@ -175,7 +175,7 @@ class RowEstimator:
 
     def _estimate(
         self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
-    ) -> Estimate | None:
+    ) -> LiveEstimate | None:
         """The estimate of an epoch; None where too few told it, or one of several alone whom nothing can judge."""
         newest = max(plans)
         if len(told) < self._quorum(newest):
@@ -193,7 +193,7 @@ class RowEstimator:
         """Whether all have told who send by the newest plan that anybody went by."""
         return all(agent in told for agent in self._senders[newest])
 
-    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]) -> Fusion:
+    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]) -> AnyFusion:
         """The fusion in which each agent's rows are those of the plan it went by."""
         newest = self._fusions[max(plans)]
         if len(plans) == 1:
@@ -226,7 +226,7 @@ class StreamEstimator:
     least = 1
 
     def __init__(
-        self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
+        self, fusion: AnyFusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
     ) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
         self._plans = {plan}
@@ -240,7 +240,7 @@ class StreamEstimator:
     def _quorum(self) -> int:
         return max(self.least, self._own_quorum)
 
-    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+    def join(self, fusion: AnyFusion, plan: int, now: float) -> bool:
         """Take messages of another plan too, where it is the same to the last bit, memories included."""
         if not _identical(self._made_as.model, fusion.model):
             return False
@@ -399,7 +399,7 @@ class StreamEstimator:
         """When something is due at the latest."""
         return min(self._deadlines.values(), default=None)
 
-    def _take(self, epoch: int, row: dict[str, Array | None]) -> Estimate:
+    def _take(self, epoch: int, row: dict[str, Array | None]) -> LiveEstimate:
         sent = {agent: values for agent, values in row.items() if values is not None}
         missed = [agent for agent, values in row.items() if values is None]
         self._last = self._fusion.update(sent, missed=missed, row=self._lead + epoch - self._start + 1)
@@ -407,4 +407,4 @@ class StreamEstimator:
 
     _revised = False
     _told_newest = 0  # how many told the newest row
-    _last: Estimate
+    _last: LiveEstimate

@@ -7,7 +7,9 @@ Epochs go up: a reading of one that was passed over, which a wrong clock can hav
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,11 +23,36 @@ from veilnet.io.streams import Block
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.epochs import Epochs
 
-__all__ = ["feed", "feed_rows", "look_ahead"]
+__all__ = ["Fed", "feed", "feed_rows", "look_ahead"]
 
 _LINES_AT_ONCE = 2048
-_NO_READING = "no reading"
 _Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
+
+
+@dataclass
+class Fed:
+    """What came of some lines of a log.
+
+    missed:  rows that have a line, and were missed or left out.
+    without: rows of an agent with a memory that have none, in so many ``gaps``, the longest of so many rows.
+    """
+
+    missed: int = 0
+    without: int = 0
+    gaps: int = 0
+    longest: int = 0
+
+    def count_gaps(self, rows: Sequence[int]) -> None:
+        """Count the rows that are not among these, between the first and the last."""
+        between = [after - before - 1 for before, after in pairwise(rows) if after - before > 1]
+        self.without, self.gaps, self.longest = sum(between), len(between), max(between, default=0)
+
+    def __iadd__(self, other: Fed) -> Fed:
+        self.missed += other.missed
+        self.without += other.without
+        self.gaps += other.gaps
+        self.longest = max(self.longest, other.longest)
+        return self
 
 
 def feed(
@@ -109,8 +136,8 @@ def feed_rows(
     released: ReleasedRows | None,
     counted: CountedRows | None,
     at_once: int,
-) -> int:
-    """Sanitize what is new in a block of a log; how many rows were missed, or left out.
+) -> Fed:
+    """Sanitize what is new in a block of a log.
 
     send:     called after each ``at_once`` rows, once all that is to be known of them is on the disk.
     released: what was released before, from whatever store; those readings are refused.
@@ -120,18 +147,18 @@ def feed_rows(
     that, as missed, which says that nothing of earlier ones is remembered. Of another, only rows that are released.
     Raises Exhausted when the budget is used up before the block's end.
     """
+    fed = Fed()
     last, remembers = agent.store.last_epoch, agent.sanitizer.memory is not None
     hashes = None if counted is None else counted.look(block)
     found: _Found = {
         row: ("", numbers) for row, numbers in zip(block.rows, block.numbers, strict=True) if row > last
     }
-    left_out = 0
     for line, row, reason in block.refused:
         if remembers and row is not None and row > last and row not in found:
             found[row] = reason, None
         elif row is None or row > agent.resumed:
             say(f"{f'line {line}' if row is None else key.words(row)} not sent: {reason}")
-            left_out += 1
+            fed.missed += 1
     new = sorted(found)
     if remembers and new:
         start = last + 1 if last else max(1, new[0] - 1)
@@ -140,21 +167,19 @@ def feed_rows(
                 f"row {new[-1]} comes after row {last}: more than {LONGEST_GAP:,} rows without a reading would all "
                 "be said to be missed; number the rows of the stream one by one, or begin another store"
             )
+        fed.count_gaps([last, *new] if last else new)
         new = list(range(start, new[-1] + 1))
     if released is not None:
         released.refuse(_readings(agent, found, [row for row in new if row in found and found[row][1]]))
-    missed: dict[int, str] = {}
-    try:
-        for part in _within_budget(agent, new, at_once):
-            readings = _readings(agent, found, part)
-            _note(released, found, part, readings)
-            told = agent.take(part, readings, hashes).missed
-            missed |= {row: found.get(row, (_NO_READING, None))[0] or reason for row, reason in told.items()}
-            send()
-    finally:
-        for sentence in _missed(missed, key, "missed" if remembers else "not sent"):
-            say(sentence)
-    return left_out + len(missed)
+    for part in _within_budget(agent, new, at_once):
+        readings = _readings(agent, found, part)
+        _note(released, found, part, readings)
+        for row, reason in agent.take(part, readings, hashes).missed.items():
+            if row in found:
+                say(f"{key.words(row)} {'missed' if remembers else 'not sent'}: {found[row][0] or reason}")
+                fed.missed += 1
+        send()
+    return fed
 
 
 def _within_budget(agent: LiveAgent, epochs: Sequence[int], most: int) -> Iterator[Sequence[int]]:
@@ -179,17 +204,3 @@ def _note(released: ReleasedRows | None, found: _Found, epochs: Sequence[int], r
     if released is not None:
         there = [place for place, epoch in enumerate(epochs) if epoch in found and found[epoch][1]]
         released.look([epochs[place] for place in there], readings[there])
-
-
-def _missed(missed: Mapping[int, str], key: RowKey, what: str) -> Iterator[str]:
-    """Each row that was missed, and why; rows without a line that follow one another once for all."""
-    start = None
-    for row, reason in missed.items():
-        start = row if start is None else start
-        if reason != _NO_READING:
-            yield f"{key.words(row)} {what}: {reason}"
-            start = None
-        elif missed.get(row + 1) != _NO_READING:
-            many = f"rows {key.text(start)} to {key.text(row)}"
-            yield f"{key.words(row) if start == row else many} {what}: {reason}"
-            start = None

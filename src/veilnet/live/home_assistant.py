@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from veilnet.live.topics import OFFLINE, ONLINE, Topics
@@ -50,12 +50,14 @@ def discovery_payload(
     units: Sequence[str],
     version: str,
     *,
+    classes: Mapping[str, Sequence[Any]] | None = None,
     gone: Iterable[str] = (),
 ) -> str:
     """The device: for every public parameter its estimate and the deviation of it, and how many agents are missing.
 
     labels:  names of the public parameters, as in the published estimates; ``units`` theirs, empty for none.
     version: of veilnet.
+    classes: of parameters that are classes, their values; the second sensor is then the chance of the value.
     gone:    names of parameters of an earlier plan, whose sensors are taken away.
     """
     device = _device(topics)
@@ -64,33 +66,22 @@ def discovery_payload(
         of_unit = {"unit_of_measurement": unit} if unit else {}
         kind = {"device_class": _KINDS[unit]} if unit in _KINDS else {}
         value, deviation = _components(device, label)
-        components[value] = {
-            "p": "sensor",
-            "unique_id": value,
-            "name": label,
-            "value_template": _reads(label, "value"),
-            "state_class": "measurement",
-            **of_unit,
-            **kind,
-        }
-        components[deviation] = {
-            "p": "sensor",
-            "unique_id": deviation,
-            "name": f"{label} deviation",
-            "value_template": _reads(label, "deviation"),
-            "state_class": "measurement",
-            "entity_category": "diagnostic",
-            **of_unit,
-        }
-    missing = f"{device}_missing"
-    components[missing] = {
-        "p": "sensor",
-        "unique_id": missing,
-        "name": "agents missing",
-        "value_template": "{{ value_json.missing | length }}",
-        "state_class": "measurement",
-        "entity_category": "diagnostic",
-    }
+        measured: dict[str, Any] = {"state_class": "measurement", **of_unit}
+        how, what = "deviation", measured | kind
+        if classes and label in classes:
+            how, what = "chance", {"device_class": "enum", "options": [str(each) for each in classes[label]]}
+        components[value] = _sensor(value, label, _reads(label, "value")) | what
+        components[deviation] = _sensor(
+            deviation, f"{label} {how}", _reads(label, how), entity_category="diagnostic", **measured
+        )
+    for field, name in (("missing", "agents missing"), *([("drifted", "agents drifted")] if classes else [])):
+        components[f"{device}_{field}"] = _sensor(
+            f"{device}_{field}",
+            name,
+            f"{{{{ value_json.{field} | length }}}}",
+            state_class="measurement",
+            entity_category="diagnostic",
+        )
     for label in gone:
         if label not in labels:
             components |= {each: {"p": "sensor"} for each in _components(device, label)}
@@ -117,6 +108,10 @@ def discovery_payload(
         },
         ensure_ascii=False,
     )
+
+
+def _sensor(unique: str, name: str, template: str, **more: str) -> dict[str, Any]:
+    return {"p": "sensor", "unique_id": unique, "name": name, "value_template": template, **more}
 
 
 def _device(topics: Topics) -> str:

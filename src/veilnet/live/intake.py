@@ -38,8 +38,14 @@ REASONS = (
     "far", "few", "late",
 )  # fmt: skip
 NOT_USED = ("far", "few", "late")  # kept all the same
+DRIFT = "drift "  # and the short id of the plan of symbols whose promise is void: no refusal
 STRANGER = ""
 _LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
+
+
+def is_refusal(reason: str) -> bool:
+    """Whether what is counted by this name was refused or not used."""
+    return reason != "duplicate" and not reason.startswith(DRIFT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,7 @@ class Intake:
     seals:  agent -> its seal.
     plans:  short id of a plan -> agent -> how many numbers it sends; plans may be added while it runs.
     topics: where agents send.
+    symbols: short id of a plan of symbols -> agent -> how many it has.
 
     ``heard`` are the agents that send by the plan that counts: no other is listened to, by whatever plan before.
     """
@@ -77,9 +84,13 @@ class Intake:
     heard: Collection[str] = ()
 
     def __init__(
-        self, seals: Mapping[str, Seal], plans: Mapping[str, Mapping[str, int]], topics: Topics
+        self,
+        seals: Mapping[str, Seal],
+        plans: Mapping[str, Mapping[str, int]],
+        topics: Topics,
+        symbols: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        self._plans, self._topics = plans, topics
+        self._plans, self._topics, self._symbols = plans, topics, {} if symbols is None else symbols
         self._agents: dict[str, tuple[str, Seal]] = {}
         self.admit(seals)
 
@@ -113,5 +124,7 @@ class Intake:
             return RefusedMessage(agent, "numbers", message)
         values = message.numbers()
         if values is None or not (np.abs(values) < _LARGEST).all():  # nor is what is not a number
+            return RefusedMessage(agent, "numbers", message)
+        if message.plan in self._symbols and values[0] not in range(self._symbols[message.plan][agent]):
             return RefusedMessage(agent, "numbers", message)
         return TakenMessage(message, values)

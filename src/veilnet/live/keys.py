@@ -16,33 +16,27 @@ certificate is the party's :func:`~veilnet.live.topics.identity`. Certificates o
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
-from veilnet.live._certificates import (
-    as_host,
-    as_name,
-    as_pem,
-    common_name_of,
-    hosts_of,
-    key_usage,
-    library,
-    make_private_folder,
-    read_certificate,
-    read_secret,
-    write_secret,
-)
 from veilnet.live.topics import CENTRE, identity, reader_identity
 
-if TYPE_CHECKING:
+try:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+except ImportError:
+    raise missing_extra("a live network needs its packages", "live") from None
 
 DAYS = 365
 _AUTHORITY_DAYS = 3650
@@ -74,11 +68,11 @@ class Credentials:
 
     def identity(self) -> str:
         """The common name in the certificate."""
-        return common_name_of(read_certificate(self.certificate))
+        return _common_name_of(_read_certificate(self.certificate))
 
     def expires(self) -> datetime:
         """Until when the certificate is valid."""
-        return read_certificate(self.certificate).not_valid_after_utc
+        return _read_certificate(self.certificate).not_valid_after_utc
 
     def client_context(self) -> ssl.SSLContext:
         """TLS for a client: shows this certificate, and accepts only a broker that the authority vouches for.
@@ -92,7 +86,7 @@ class Credentials:
                     f"{file}: no such file; expected a folder made by 'veilnet live keys', with ca.crt, party.crt "
                     "and party.key"
                 )
-        found, now = read_certificate(self.certificate), datetime.now(UTC)
+        found, now = _read_certificate(self.certificate), datetime.now(UTC)
         if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
             raise InvalidRequest(
                 f"{self.certificate}: valid from {found.not_valid_before_utc:%Y-%m-%d %H:%M} to "
@@ -170,7 +164,7 @@ def make_keys(
     if not 1 <= days <= _AUTHORITY_DAYS:
         raise InvalidRequest(f"days: expected 1 to {_AUTHORITY_DAYS}, found {days}")
     for each in hosts:
-        as_host(each)
+        _as_host(each)
     keys = KeyFolder(folder)
     authority = Authority.open(keys.authority)
     parties = [
@@ -192,7 +186,7 @@ def make_keys(
 class Authority:
     """A certificate authority: its secret key, and its certificate."""
 
-    def __init__(self, key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self.key, self.certificate = key, certificate
 
     @classmethod
@@ -205,22 +199,19 @@ class Authority:
             )
         if not secret.exists():
             made = cls._make()
-            make_private_folder(folder)
-            write_secret(secret, made.key)
-            write_bytes(public, as_pem(made.certificate))
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_secret(secret, made.key)
+            write_bytes(public, _as_pem(made.certificate))
             return made
-        return cls(read_secret(secret), read_certificate(public))
+        return cls(_read_secret(secret), _read_certificate(public))
 
     @classmethod
     def _make(cls) -> Authority:
-        parts = library()
-        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
-        name = as_name(f"veilnet authority {parts.x509.random_serial_number():x}"[:40])
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _as_name(f"veilnet authority {x509.random_serial_number():x}"[:40])
         now = datetime.now(UTC)
         end = now + timedelta(days=_AUTHORITY_DAYS)
-        return cls(
-            key, _unsigned(key, name, name, now, end, is_authority=True).sign(key, parts.hashes.SHA256())
-        )
+        return cls(key, _unsigned(key, name, name, now, end, is_authority=True).sign(key, hashes.SHA256()))
 
     def issue(
         self,
@@ -232,52 +223,48 @@ class Authority:
         start: datetime | None = None,
     ) -> None:
         """A new key and certificate in a party's folder; with ``hosts`` those of a server, else those of a client."""
-        parts = library()
-        x509 = parts.x509
-        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
+        key = ec.generate_private_key(ec.SECP256R1())
         start = start or datetime.now(UTC)
         end = min(start + timedelta(days=days), self.certificate.not_valid_after_utc)
-        purpose = x509.ExtendedKeyUsageOID
+        purpose = ExtendedKeyUsageOID
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = (
-            _unsigned(key, as_name(common_name), self.certificate.subject, start, end, is_authority=False)
+            _unsigned(key, _as_name(common_name), self.certificate.subject, start, end, is_authority=False)
             .add_extension(
                 x509.ExtendedKeyUsage([purpose.SERVER_AUTH if hosts else purpose.CLIENT_AUTH]), critical=True
             )
             .add_extension(issuer, critical=False)
         )
         if hosts:
-            names = x509.SubjectAlternativeName([as_host(each) for each in hosts])
+            names = x509.SubjectAlternativeName([_as_host(each) for each in hosts])
             builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self.key, parts.hashes.SHA256())
-        make_private_folder(where.folder)
-        write_bytes(where.authority, as_pem(self.certificate))
-        write_secret(where.key, key)
-        write_bytes(where.certificate, as_pem(certificate))
+        certificate = builder.sign(self.key, hashes.SHA256())
+        where.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_bytes(where.authority, _as_pem(self.certificate))
+        _write_secret(where.key, key)
+        write_bytes(where.certificate, _as_pem(certificate))
 
     def vouches(self, where: Credentials, common_name: str, hosts: Sequence[str], left: timedelta) -> bool:
         """Whether a party's folder holds this authority's certificate for these names, valid for that long yet."""
-        parts = library()
         if not all(file.is_file() for file in (where.authority, where.certificate, where.key)):
             return False
-        if where.authority.read_bytes() != as_pem(self.certificate):
+        if where.authority.read_bytes() != _as_pem(self.certificate):
             return False
-        found = read_certificate(where.certificate)
+        found = _read_certificate(where.certificate)
         try:
             found.verify_directly_issued_by(self.certificate)
-        except (ValueError, TypeError, parts.InvalidSignature):
+        except (ValueError, TypeError, InvalidSignature):
             return False
         return (
-            read_secret(where.key).public_key() == found.public_key()
-            and common_name_of(found) == common_name
-            and hosts_of(found) == {str(as_host(each).value) for each in hosts}
+            _read_secret(where.key).public_key() == found.public_key()
+            and _common_name_of(found) == common_name
+            and _hosts_of(found) == {str(_as_host(each).value) for each in hosts}
             and found.not_valid_after_utc - datetime.now(UTC) >= left
         )
 
 
 def _unsigned(key: Any, name: Any, issuer: Any, start: datetime, end: datetime, *, is_authority: bool) -> Any:
     """What every certificate of the network says."""
-    x509 = library().x509
     limits = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
     return (
         x509.CertificateBuilder()
@@ -288,6 +275,96 @@ def _unsigned(key: Any, name: Any, issuer: Any, start: datetime, end: datetime, 
         .not_valid_before(start - _SKEW)
         .not_valid_after(end)
         .add_extension(limits, critical=True)
-        .add_extension(key_usage(signs_certificates=is_authority), critical=True)
+        .add_extension(_key_usage(signs_certificates=is_authority), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+# --- certificates and secret keys in files
+
+
+def _as_name(common_name: str) -> x509.Name:
+    """A name of nothing but a common name."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _common_name_of(certificate: x509.Certificate) -> str:
+    """The common name in a certificate; empty if there is not exactly one."""
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if len(found) == 1 else ""
+
+
+def _as_host(given: str) -> Any:
+    """A host in a certificate: an address or a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(given))
+    except ValueError:
+        pass
+    labels = given.split(".")
+    good = all(
+        0 < len(label) <= 63 and label.isascii() and label.replace("-", "").replace("_", "").isalnum()
+        for label in labels
+    )
+    if not good or len(given) > 253:
+        raise InvalidRequest(
+            f"--host: expected broker.example or 192.0.2.7, without a port, found {given[:80]!r}"
+        )
+    return x509.DNSName(given.lower())
+
+
+def _hosts_of(certificate: x509.Certificate) -> set[str]:
+    """The hosts that a certificate is for."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(each.value) for each in names}
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """What a key is for: to sign certificates, or to prove who one is."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _read_certificate(path: Path) -> x509.Certificate:
+    """The certificate in a file."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise InvalidRequest(f"{path}: not readable as a certificate in PEM; is it the right file?") from None
+
+
+def _read_secret(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The secret key in a file."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError
+    except (ValueError, TypeError):
+        raise InvalidRequest(
+            f"{path}: not readable as a secret key in PEM; bring the right one back"
+        ) from None
+    return key
+
+
+def _as_pem(certificate: x509.Certificate) -> bytes:
+    """A certificate as it stands in a file."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _write_secret(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """A secret key, readable by its owner alone from the first byte on."""
+    content = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    write_bytes(path, content, mode=0o600)

@@ -43,13 +43,13 @@ def as_metrics(status: Status, *, connected: bool) -> str:
             (name, words, {_labels(agent=each.agent): getattr(each, field) for each in status.agents})
         )
     refused: dict[str, float] = {
-        _labels(agent=agent, reason=reason): count
-        for (agent, reason), count in sorted(status.counts.items())
-        if reason != "duplicate"
+        _labels(agent=agent, reason=reason): count for (agent, reason), count in status.refusals.items()
     }
     families.append(
         ("refused_total", "Messages refused or not used, by reason; agent is empty for strangers.", refused)
     )
+    changed = {_labels(agent=agent): 1.0 for agent in status.drifted}
+    families.append(("drifted", "Agents whose symbols have another law: the promise is void.", changed))
     lines = []
     for name, words, samples in families:
         kind = "counter" if name.endswith("_total") else "gauge"

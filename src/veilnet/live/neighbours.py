@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veilnet.live import home_assistant, telegraf
+from veilnet.live.fusions import AnyFusion, SymbolFusion
 from veilnet.live.topics import Topics
 
 __all__ = ["Neighbours", "Publication"]
@@ -36,12 +37,14 @@ class Neighbours:
     influx: bool = False
     _labels: tuple[str, ...] = ()
     _units: tuple[str, ...] = ()
+    _classes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     _gone: set[str] = field(default_factory=set)
 
-    def meet(self, labels: Sequence[str], units: Sequence[str]) -> list[Publication]:
+    def meet(self, fusion: AnyFusion) -> list[Publication]:
         """Describe the public parameters of the plan that counts from now on; earlier ones are taken away."""
         self._gone |= set(self._labels)
-        self._labels, self._units = tuple(labels), tuple(units)
+        self._labels, self._units = tuple(fusion.model.labels), tuple(fusion.model.units)
+        self._classes = fusion.classes if isinstance(fusion, SymbolFusion) else {}
         return self.greeting()
 
     @property
@@ -54,7 +57,12 @@ class Neighbours:
         if self.home_assistant is None or not self._labels:
             return []
         payload = home_assistant.discovery_payload(
-            self.topics, self._labels, self._units, self.version, gone=sorted(self._gone)
+            self.topics,
+            self._labels,
+            self._units,
+            self.version,
+            classes=self._classes,
+            gone=sorted(self._gone),
         )
         return [Publication(home_assistant.discovery_topic(self.topics, self.home_assistant), payload, True)]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from veilnet._core.errors import VeilnetError
 from veilnet.io._sealed import sealed_bytes
+from veilnet.io.acceptance import PlanFile
 
 __all__ = ["PlanWatch"]
 
@@ -16,21 +17,14 @@ _Mark = tuple[int, int, int]
 class PlanWatch:
     """Looks whether a file was replaced, and hands its bytes to whoever can tell whether they may be run.
 
-    path:    the plan's file.
+    file:    the plan's. One that was refused is tried again when what was agreed to, or its pins, change: its owner
+             has read it, and agreed.
     accept:  called with the new bytes; raises VeilnetError where they may not be run, and the old plan goes on.
     say:     told of what was refused.
-    agreed:  where it is kept what was agreed to, and pins. A file that was refused is tried again when these change:
-             its owner has read it, and agreed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        accept: Callable[[bytes], None],
-        say: Callable[[str], None],
-        agreed: Sequence[Path] = (),
-    ) -> None:
-        self._path, self._accept, self._say, self._agreed = path, accept, say, tuple(agreed)
+    def __init__(self, file: PlanFile, accept: Callable[[bytes], None], say: Callable[[str], None]) -> None:
+        self._path, self._accept, self._say, self._agreed = file.path, accept, say, file.agreed
         self._seen = self._look()
         self._refused: tuple[_Mark | None, ...] | None = None  # what was agreed to when a file was refused
 

@@ -17,7 +17,6 @@ sealed, or is refused.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import time
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest
-from veilnet.io._atomic import moved_into_place, write_bytes
+from veilnet.io._atomic import write_bytes
 from veilnet.io.signing import make_key, read_public_key, read_secret_key
 from veilnet.live.keys import Credentials, KeyFolder
 from veilnet.live.messages import MOST_BYTES, Malformed, Seal
@@ -58,7 +57,7 @@ def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = 
         secret = secrets.token_hex(_BYTES).encode() + b"\n"
         for path in (theirs, mine):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(moved_into_place(path, secret, 0o600))
+            write_bytes(path, secret, mode=0o600)
         new.append(agent)
     return new
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,18 @@ import numpy as np
 from veilnet._core.words import join_names
 from veilnet.live.centre import Estimated
 from veilnet.live.epochs import Epochs
+from veilnet.live.fusions import ClassEstimate, LiveEstimate
+from veilnet.symbols.drift import SymbolDrift
 
-__all__ = ["as_line", "as_table"]
+__all__ = ["as_line", "as_table", "void"]
 
 
 def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
     """An estimate for programs: what is published on the topic of estimates, and a line of ``center --json``.
 
-    ``time`` is when the epoch began (None where epochs are rows); what is not estimable is None.
+    ``time`` is when the epoch began (None where epochs are rows); what is not estimable is None. Of a class there is
+    no deviation, but ``chance``, and ``probabilities`` of all values. ``drifted`` are agents whose law is another
+    than the one that the plan counted: then its promise is void.
     """
     estimate = made.estimate
     start = epochs.start(made.epoch)
@@ -27,15 +32,26 @@ def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
         "time": None if start is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start)),
         "plan": made.plan,
         "revision": made.revision,
-        "estimates": {
-            label: {"value": _plain(value), "deviation": _plain(deviation), "unit": unit}
-            for label, unit, value, deviation in zip(
-                estimate.labels, estimate.units, estimate.public, estimate.deviation, strict=True
-            )
-        },
+        "estimates": _estimates(estimate),
         "covariance": [[_plain(each) for each in row] for row in np.asarray(estimate.covariance)],
         "missing": list(estimate.missing),
         "contradicting": list(estimate.contradicting),
+        "drifted": list(made.drifted),
+    }
+
+
+def _estimates(estimate: LiveEstimate) -> dict[str, dict[str, Any]]:
+    if isinstance(estimate, ClassEstimate):
+        chances = {
+            str(each): float(chance) for each, chance in zip(estimate.classes, estimate.public, strict=True)
+        }
+        of_class = {"chance": max(chances.values()), "probabilities": chances}
+        return {estimate.label: {"value": estimate.value, "deviation": None, "unit": ""} | of_class}
+    return {
+        label: {"value": _plain(value), "deviation": _plain(deviation), "unit": unit}
+        for label, unit, value, deviation in zip(
+            estimate.labels, estimate.units, estimate.public, estimate.deviation, strict=True
+        )
     }
 
 
@@ -44,20 +60,30 @@ def as_line(made: Estimated, epochs: Epochs) -> str:
     estimate = made.estimate
     start = epochs.start(made.epoch)
     when = "" if start is None else time.strftime(" (%Y-%m-%d %H:%M:%S UTC)", time.gmtime(start))
-    parts = [
-        f"{label} {value:.2f} ± {deviation:.2f} {unit}".rstrip()
-        if math.isfinite(value)
-        else f"{label} unknown"
-        for label, unit, value, deviation in zip(
-            estimate.labels, estimate.units, estimate.public, estimate.deviation, strict=True
-        )
-    ]
+    parts = [_in_words(label, **each) for label, each in _estimates(estimate).items()]
     notes = "" if made.revision == 0 else f", revision {made.revision}"
     if estimate.missing:
         notes += f"; missing: {join_names(list(estimate.missing))}"
     if estimate.contradicting:
         notes += f"; left out: {join_names(list(estimate.contradicting))}"
+    if made.drifted:
+        notes += f"; promise void: {join_names(list(made.drifted))} sends by another law"
     return f"epoch {made.epoch}{when}: {', '.join(parts)}{notes}"
+
+
+def void(agents: Sequence[str]) -> str:
+    """What it means that agents send by another law than the one that was counted."""
+    return str(SymbolDrift({}, tuple(agents)))
+
+
+def _in_words(
+    label: str, value: Any, deviation: float | None, unit: str, chance: float | None = None, **_: Any
+) -> str:
+    if chance is not None:
+        return f"{label} {value} (chance {chance:.2f})"
+    if value is None:
+        return f"{label} unknown"
+    return f"{label} {value:.2f} ± {math.inf if deviation is None else deviation:.2f} {unit}".rstrip()
 
 
 def _plain(value: float) -> float | None:

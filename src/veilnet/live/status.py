@@ -13,9 +13,11 @@ from typing import Any
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import agent_ledger
 from veilnet.io._sqlite import connect
-from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live import centre_store
 from veilnet.live.epochs import farthest
+from veilnet.live.fusions import fusion_of
+from veilnet.live.intake import DRIFT, is_refusal
+from veilnet.live.messages import SHORT
 
 __all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
 
@@ -51,6 +53,7 @@ class Status:
     newest:    the newest epoch that any agent told, unless it is far ahead of most.
     epochs:    how many were estimated; ``estimates`` with revisions. Both count what was put away.
     counts:    (agent, reason) -> how many; the agent is empty for strangers.
+    drifted:   agents whose symbols have another law than the newest plan's: what it promises is void.
     """
 
     plans: tuple[str, ...]
@@ -59,6 +62,12 @@ class Status:
     estimates: int
     agents: tuple[AgentStatus, ...]
     counts: dict[tuple[str, str], int]
+    drifted: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> dict[tuple[str, str], int]:
+        """Of the counts, what was refused or not used, in order."""
+        return {each: count for each, count in sorted(self.counts.items()) if is_refusal(each[1])}
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -70,16 +79,16 @@ class Status:
             "agents": {each.agent: _fields(each) for each in self.agents},
             "refusals": [
                 {"agent": agent, "reason": reason, "count": count}
-                for (agent, reason), count in sorted(self.counts.items())
-                if reason != "duplicate"
+                for (agent, reason), count in self.refusals.items()
             ],
+            "drifted": list(self.drifted),
         }
 
 
 @lru_cache(maxsize=2)
 def _agents_of(document: bytes) -> frozenset[str]:
     """Whom a plan has, by its centre file."""
-    return frozenset(centre_from_bytes(document, Path("center.json")).agents)
+    return frozenset(fusion_of(document, Path("center.json")).agents)
 
 
 def read_status(path: Path) -> Status:
@@ -108,12 +117,14 @@ def read_status(path: Path) -> Status:
             epoch=epoch,
             lag=max(0, newest - epoch) if epoch else epochs,
             heard=heard,
-            refused=sum(n for (who, what), n in counts.items() if who == agent and what != "duplicate"),
+            refused=sum(n for (who, what), n in counts.items() if who == agent and is_refusal(what)),
             duplicates=counts.get((agent, "duplicate"), 0),
         )
         for agent, epoch, messages, missed, heard in rows
     )
-    return Status(plans, newest, epochs, estimates, agents, counts)
+    mark = f"{DRIFT}{plans[-1][:SHORT]}" if plans else DRIFT
+    drifted = tuple(each.agent for each in agents if (each.agent, mark) in counts)
+    return Status(plans, newest, epochs, estimates, agents, counts, drifted)
 
 
 def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:

@@ -22,22 +22,31 @@ MEASUREMENT = "veilnet"
 def lines(estimate: Mapping[str, Any], topics: Topics) -> str:
     """A published estimate (its table, :func:`veilnet.live.showing.as_table`) in InfluxDB's line protocol.
 
-    A parameter that cannot be estimated has no line: the protocol has no word for unknown.
+    A parameter that cannot be estimated has no line: the protocol has no word for unknown. Of a class the fields are
+    ``class`` and ``chance``: a field has one type in all lines, and ``value`` is a number.
     """
     end = "" if estimate["time"] is None else f" {_nanoseconds(estimate['time'])}"
     missing, revision, epoch = len(estimate["missing"]), int(estimate["revision"]), int(estimate["epoch"])
     counts = f"missing={missing}i,revision={revision}i,epoch={epoch}i"
     found = []
     for label, each in estimate["estimates"].items():
-        if each["value"] is None or not math.isfinite(each["value"]):
+        if "chance" in each:
+            fields = [f"class={_text(str(each['value']))}", f"chance={float(each['chance'])!r}"]
+        elif each["value"] is None or not math.isfinite(each["value"]):
             continue
-        fields = [f"value={float(each['value'])!r}"]
+        else:
+            fields = [f"value={float(each['value'])!r}"]
         if each["deviation"] is not None and math.isfinite(each["deviation"]):
             fields.append(f"deviation={float(each['deviation'])!r}")
         unit = f",unit={_tag(each['unit'])}" if each["unit"] else ""
         tags = f"network={_tag(topics.root)},parameter={_tag(label)}{unit}"
         found.append(f"{MEASUREMENT},{tags} {','.join(fields)},{counts}{end}\n")
     return "".join(found)
+
+
+def _text(words: str) -> str:
+    """A field's text: quoted, with a backslash before quotes and backslashes."""
+    return '"{}"'.format(" ".join(words.split()).replace("\\", "\\\\").replace('"', '\\"'))
 
 
 def _tag(text: str) -> str:

@@ -1,0 +1,130 @@
+"""What a centre does with messages of a plan, whatever kind of plan: numbers are fused, symbols looked up in a table.
+
+Estimators ask a fusion for ``agents``, ``sent``, ``is_stream``, ``gate``, ``keep`` and ``estimate``; :class:`Fusion`
+has them, and :class:`SymbolFusion` has them for plans of symbols. Its estimate of a number is an
+:class:`~veilnet.centre.estimates.Estimate` like any other. Of a class it has the chance of each value instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.centre.estimates import Estimate
+from veilnet.centre.fusion import Fusion
+from veilnet.centre.streams.sum_model import SumModel
+from veilnet.io.centre_files import centre_from_bytes
+from veilnet.symbols.agent_files import is_symbol_file
+from veilnet.symbols.centre import SymbolCentre
+from veilnet.symbols.drift import symbol_drift
+from veilnet.symbols.files import centre_of_bytes
+
+__all__ = ["AnyFusion", "ClassEstimate", "LiveEstimate", "SymbolFusion", "SymbolWatch", "fusion_of"]
+
+WINDOW = 500  # messages of an agent whose law is compared with the counted one
+FALSE_ALARM = 1e-4  # of all agents together, in one window of each: at an epoch a minute, once in ten years
+
+
+@dataclass(frozen=True, eq=False)
+class ClassEstimate:
+    """What the symbols of one epoch say of a class.
+
+    label:   its name, and ``classes`` its values.
+    public:  (K,) the chance of each value.
+    missing: agents from which nothing arrived.
+    """
+
+    label: str
+    classes: tuple[Any, ...]
+    public: Array
+    missing: tuple[str, ...]
+
+    contradicting = ()  # a symbol cannot be tested against a model
+    covariance = np.zeros((0, 0))
+
+    @property
+    def value(self) -> Any:
+        """The most likely one."""
+        return self.classes[int(np.argmax(self.public))]
+
+
+class SymbolFusion:
+    """The centre of a plan of symbols, as estimators of rows use it; ``model`` is itself."""
+
+    is_stream, gate, keep, step, units = False, None, False, None, ("",)
+
+    def __init__(self, centre: SymbolCentre, plan: str) -> None:
+        self.centre, self.plan = centre, plan
+        self.labels = (centre.public,)
+        self.agents = tuple(centre.agents)
+        self.sent = dict.fromkeys(centre.agents, 1)
+
+    @property
+    def classes(self) -> dict[str, tuple[Any, ...]]:
+        """Name of the public quantity -> its values; empty where it is a number."""
+        return {self.centre.public: self.centre.classes} if self.centre.classes else {}
+
+    @property
+    def model(self) -> Any:
+        """What is known of the messages."""
+        return self
+
+    def estimate(self, messages: Mapping[str, Array]) -> Estimate | ClassEstimate:
+        """The public quantity, from agent -> (1,) its symbol, of whatever agents."""
+        symbols = {agent: int(values[0]) for agent, values in messages.items()}
+        told = self.centre.estimate(dict.fromkeys(self.agents, -1) | symbols)
+        if told.probabilities is not None:
+            return ClassEstimate(self.centre.public, self.centre.classes, told.probabilities, told.missing)
+        return Estimate(
+            np.array([told.public]),
+            self.labels,
+            self.units,
+            np.zeros(1, np.intp),
+            np.full((1, 1, 1), told.deviation**2),
+            np.ones((1, 1), bool),
+            (told.missing,),
+        )
+
+
+AnyFusion: TypeAlias = Fusion | SymbolFusion
+LiveEstimate: TypeAlias = Estimate | ClassEstimate
+
+
+def fusion_of(
+    document: bytes, path: Path, *, gate: float | None = None, keep: bool = False
+) -> Fusion | SymbolFusion:
+    """The fusion of a centre's file, of a plan of numbers or of symbols; ``path`` only names the file in errors.
+
+    gate, keep: for messages that can be tested: not symbols, nor those that are added up.
+    """
+    if is_symbol_file(document):
+        return SymbolFusion(*centre_of_bytes(document, path))
+    model = centre_from_bytes(document, path)
+    gate = None if isinstance(model, SumModel) else gate
+    return Fusion(model, gate=gate, keep=keep and gate is not None)
+
+
+class SymbolWatch:
+    """Whether agents still send by the law that certificates counted, window after window.
+
+    A missed reading counts as silence, which the law has too; an agent that is not heard counts as nothing.
+    """
+
+    def __init__(self, fusion: SymbolFusion) -> None:
+        self._centre = fusion.centre
+        self._seen: dict[str, list[int]] = {agent: [] for agent in fusion.agents}
+
+    def tell(self, agent: str, values: Array | None) -> bool:
+        """Take in a message; whether a window ends with it whose law is another."""
+        seen = self._seen[agent]
+        seen.append(-1 if values is None else int(values[0]))
+        if len(seen) < WINDOW:
+            return False
+        rate = FALSE_ALARM / len(self._seen)
+        self._seen[agent] = []
+        return bool(symbol_drift(self._centre, {agent: np.array(seen)}, false_alarm=rate).changed)
