@@ -343,3 +343,113 @@ def test_neighbours_in_time_tell_nothing_of_themselves(plan: Plan) -> None:
     wandering = log(4000, 11, memory=0.995)
     report = audit(plan, wandering, attackers=("ridge", "neighbours", "boosting"))
     assert report.ok, str(report)
+
+
+# --- another log to learn from
+
+
+def test_attackers_learn_from_the_log_of_the_fit_and_are_judged_later() -> None:
+    """Only the first log moves g enough to learn how messages tell it; the later one alone teaches too little."""
+    loud = make_plan(network(), {"a": vn.Sanitizer([[1.0, 1.0]], 1.0)}, "test")
+    fit, later = log(6000, 21), log(1000, 22)
+    learned = by_name(
+        vn.audit(loud, later, train=fit, only=["attackers"], trials=vn.Trials(attackers="ridge"))
+    )
+    alone = by_name(audit(loud, later))
+    row = learned["ridge on g"]
+    assert row.figures["learned rows"] == 6000
+    assert row.figures["tested rows"] == 1000
+    assert "learned rows" not in alone["ridge on g"].figures
+    # E[g | z], z = u + g + two noises and what the sanitizer adds, leaves 1 - 1/(2 + 2 NOISE + 1) of g.
+    expected = 1 - 1 / (3 + 2 * NOISE)
+    assert row.figures["part of guessing, sent"] == pytest.approx(expected, abs=0.04)
+
+
+def test_what_the_first_log_taught_wrong_is_held_against_the_attacker(plan: Plan) -> None:
+    """In the log of the fit g follows u, later it does not: errors are those of somebody misled."""
+    rng = np.random.default_rng(23)
+    u = rng.standard_normal(3000)
+    row = by_name(
+        vn.audit(
+            plan, log(3000, 24), train=log(3000, 25, u=u, g=u), only=["attackers"],
+            trials=vn.Trials(attackers="ridge"),
+        )
+    )["ridge on g"]  # fmt: skip
+    assert row.found > 1.2 * row.figures["guessing"]
+
+
+def test_values_that_only_the_first_log_has_are_not_learned(plan: Plan) -> None:
+    rng = np.random.default_rng(26)
+    three, two = rng.integers(0, 3, 3000) * 1.0, rng.integers(0, 2, 2000) * 1.0
+    report = vn.audit(
+        plan, log(2000, 27, g=two, u=0.5 * two + rng.standard_normal(2000)), only=["attackers"],
+        train=log(3000, 28, g=three, u=0.5 * three + rng.standard_normal(3000)),
+        trials=vn.Trials(attackers="ridge"),
+    )  # fmt: skip
+    row = by_name(report)["logistic regression on g (values)"]
+    assert row.figures["values"] == 2
+    assert row.found == pytest.approx(0.62, abs=0.05), "Φ(0.5 / √2.4), the best there is from u's reading"
+
+
+def test_rows_to_learn_from_are_others_than_those_judged(plan: Plan) -> None:
+    data = log(2000, 29)
+    with pytest.raises(vn.VeilnetError, match=r"train: .* data too"):
+        vn.audit(plan, data, train={name: each[500:] for name, each in data.items()}, only=["attackers"])
+    with pytest.raises(vn.VeilnetError, match=r"train: .*data="):
+        vn.audit(plan, train=data)
+    with pytest.raises(vn.VeilnetError, match=r"train: .*'attackers'"):
+        vn.audit(plan, data, train=log(2000, 30), only=["lattice"])
+    with pytest.raises(vn.VeilnetError, match=r"train: .* 'x'|train: .* 'g'"):
+        vn.audit(plan, data, train={"a": data["a"]}, only=["attackers"])
+
+
+def test_the_last_paragraph_says_what_was_reached_where_rows_are_too_few_to_be_sure(plan: Plan) -> None:
+    leak = np.asarray(plan.sanitizers["a"].compression)[0] + [0.0, 1.0]
+    fit, later = log(4000, 31), log(300, 32, memory=0.98)
+    report = audit(plan, later, train=fit, sanitizers={"a": lambda y: y @ leak[:, None]})
+    unclear = [
+        row for row in report.unclear if row.figures.get("parameter") == "g" and row.found < row.promised
+    ]
+    assert unclear
+    best = min(unclear, key=lambda row: row.found)
+    assert best.shown["sent"] in report.conclusion()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_memory_reaches_what_a_ridge_on_all_rows_around_reaches(stream: bool) -> None:
+    """A house with memory, and noise slower than the model says. The other ridge, on each of the rows from 72 before
+    to 12 after, has its penalty chosen on the very rows it is judged on.
+    """
+    rng = np.random.default_rng(40)
+    observe = {f"room{k}": rng.standard_normal((2, 3)) for k in range(3)}
+    keeps = np.array([0.99, 0.95, 0.9])
+    kind = (
+        {"dynamics": vn.Dynamics(transition=np.diag(keeps), noise=np.diag(1 - keeps**2))}
+        if stream
+        else {"prior": vn.Prior(covariance=np.eye(3), mean=np.zeros(3))}
+    )
+    house = vn.Network(observe, 1.0, {"u": [1, 0, 0]}, {"g": [0, 1, 0]}, resolution=0, **kind)
+    sanitizers = {room: vn.Sanitizer([[1.0, 0.3]], 0.5) for room in observe}
+    house_plan = make_plan(house, sanitizers, "test")
+
+    def walk(rows: int, keeps: Array) -> Array:
+        return np.column_stack([slow(rows, 1, each, rng)[:, 0] for each in keeps])
+
+    logs = []
+    for rows in (5000, 3000):
+        x, noise = walk(rows, keeps), walk(rows, np.full(6, 0.7))
+        readings = x @ np.concatenate(list(observe.values())).T + noise
+        logs.append({room: readings[:, 2 * k : 2 * k + 2] for k, room in enumerate(observe)} | {"x": x})
+    report = audit(house_plan, logs[1], train=logs[0])
+    row = by_name(report)["ridge on g" if stream else "ridge with memory on g"]
+    shown = []
+    for each in logs:
+        sent = np.concatenate([house_plan.sanitizers[room].sanitize(each[room]) for room in observe], axis=1)
+        lags = [sent[72 + lag : len(sent) - 12 + lag] for lag in range(-72, 13)]
+        shown.append(np.concatenate(lags, axis=1))
+    (learned, judged), (goal, truth) = shown, (each["x"][72:-12, 1] for each in logs)
+    gram, cross = learned.T @ learned, learned.T @ goal
+    ridges = (np.linalg.solve(gram + each * np.eye(len(gram)), cross) for each in 10.0 ** np.arange(1, 6))
+    best = min(float(np.mean((judged @ weights - truth) ** 2)) for weights in ridges)
+    assert row.found < 1.01 * best
+    assert best < 0.8 * by_name(report)["ridge on g"].promised or stream

@@ -113,7 +113,7 @@ def test_without_scikit_learn(
     assert run(["audit", str(tmp_path / "plan"), "--only", "attackers", "--quick"]) == 0
     assert remark in capsys.readouterr().out
     with pytest.raises(vn.MissingExtra, match="veilnet\\[sklearn\\]"):
-        vn.audit(plan, only=["attackers"], trials=vn.Trials(attackers=["ridge"], quick=True))
+        vn.audit(plan, only=["attackers"], trials=vn.Trials(attackers=["neighbours"], quick=True))
 
 
 # --- held-out data

@@ -10,13 +10,14 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network
 from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.memory import around, reach_of, spans_for
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import part_of, part_on_data
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
 from veilnet.calibration.classes import Classes, allowed_measures, classes_of, measured
 from veilnet.calibration.dependence import independent_rows, mean_of, ratio_of
-from veilnet.calibration.stretches import lags_for, remembered, stretches_of
+from veilnet.calibration.stretches import stretches_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -164,15 +165,29 @@ def test_rows_that_are_judged_are_apart_from_those_that_were_learned_from() -> N
         assert np.min(np.abs(each.learned[:, None] - each.judged)) >= 30
 
 
-def test_memory_does_not_reach_across_gaps() -> None:
-    places = np.r_[0:10, 15:30]
-    values = places[:, None].astype(float)
-    features, rows = remembered(values, places, (1, 3))
-    for row, seen in zip(rows, features, strict=True):
-        assert list(seen) == [places[row], places[row] - 1, places[row] - 3]
-    assert set(places[rows]) == {*range(3, 10), *range(18, 30)}
-    assert lags_for(10_000, 4)[:6] == (1, 2, 3, 4, 5, 6)
-    assert lags_for(100, 4) == (1, 2)
+def test_what_is_remembered_are_means_of_the_rows_around_that_are_there() -> None:
+    places = np.r_[100:110, 115:130]
+    values = np.random.default_rng(3).standard_normal((2, len(places), 3))
+    spans = spans_for(6, 3)
+    found = around(values, places, spans).reshape(2, len(places), 1 + len(spans), 3)
+    assert np.array_equal(found[:, :, 0], values)
+    for row, place in enumerate(places):
+        for number, (first, last) in enumerate(spans, 1):
+            there = np.flatnonzero((places >= place + first) & (places <= place + last))
+            expected = np.mean(values[:, there], axis=1) if there.size else values[:, row]
+            assert np.allclose(found[:, row, number], expected, rtol=0, atol=1e-12)
+
+
+def test_memories_reach_as_far_as_rows_and_numbers_allow() -> None:
+    near = spans_for(2, 1)
+    assert set(near) == {(-1, -1), (1, 1), (-2, -2), (2, 2)}
+    assert spans_for(0, 4) == ()
+    for numbers in (1, 18, 40, 200):
+        spans = spans_for(72, numbers)
+        rows = sorted(row for first, last in spans for row in range(first, last + 1))
+        reach = reach_of(spans)
+        assert rows == [row for row in range(-reach, reach + 1) if row], "no row is left out or shown twice"
+        assert reach == 72 or numbers >= 40
 
 
 def test_a_value_is_worth_no_more_rows_than_it_comes_and_goes() -> None:

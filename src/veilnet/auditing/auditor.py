@@ -21,10 +21,11 @@ from veilnet._core.threads import one_thread
 from veilnet._core.validation import expect, refuse_unknown
 from veilnet._core.words import counted
 from veilnet.auditing.attack.attackers import attacker_rows
-from veilnet.auditing.attack.held_out import read_samples
+from veilnet.auditing.attack.held_out import Samples, read_samples, read_training
 from veilnet.auditing.attack.lattice_rows import lattice_rows
 from veilnet.auditing.attack.learners import Learner, choose_attackers
 from veilnet.auditing.attack.on_data import rows_on_data
+from veilnet.auditing.attack.single_rows import rows_by_the_model
 from veilnet.auditing.baselines import Baseline, baseline_rows, baselines
 from veilnet.auditing.deployed.commands import CommandMechanism
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, Misbehaves, deployment
@@ -52,7 +53,7 @@ from veilnet.auditing.promise import (
 from veilnet.auditing.report import LEFT_OUT, NOT_COMPUTED, AuditReport, Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import part_of, part_on_data
-from veilnet.auditing.streams.on_data import attacks_on_data
+from veilnet.auditing.streams.on_data import stream_by_the_model
 from veilnet.auditing.what_if.collusion import collusion_rows
 from veilnet.auditing.what_if.dropout import dropout_rows
 from veilnet.auditing.what_if.repetition import repetition_rows
@@ -92,6 +93,7 @@ def audit(
     plan: Plan | str | PathLike[str],
     data: Any = None,
     *,
+    train: Any = None,
     sanitizers: Mapping[str, Mechanism] | None = None,
     what_if: WhatIf = _DEFAULT_WHAT_IF,
     trials: Trials = _DEFAULT_TRIALS,
@@ -104,7 +106,9 @@ def audit(
 
     plan:                 the plan whose promises are tested, or where it was saved.
     data:                 held-out readings beside the truth: agent -> (T, N_i) and private name -> (T, rows), or a
-                          table or CSV file; learned attackers are then trained and judged on it.
+                          table or CSV file; learned attackers are then judged on it.
+    train:                the log that they learn from, in the same form: that of the fit, which is what an attacker
+                          has. Left out, they learn from stretches of ``data`` that they are not judged on.
     sanitizers:           what is actually deployed, agent -> Sanitizer, or a function from readings (T, N_i) to
                           what is sent; the plan's own when left out.
     what_if:              what could happen, and what privacy has to remain even then: colluding agents, repeated
@@ -123,13 +127,13 @@ def audit(
     _refuse_on_streams(plan, what_if, ledger)
     chosen = _chosen(only, ledger)
     given = given_options(what_if, trials, differential_privacy)
-    given |= {name for name, value in (("data", data), ("ledger", ledger)) if value is not None}
+    given |= {
+        name for name, value in (("data", data), ("train", train), ("ledger", ledger)) if value is not None
+    }
     refuse_idle(given, chosen)
     running = deployment(plan, sanitizers)
     widths = widths_of_readings(plan.network, running.planned, differential_privacy.reading_bounds)
-    samples = None
-    if data is not None:
-        samples = read_samples(plan.network, running.planned, data, in_order=plan.network.is_stream)
+    samples, training = _logs(running, data, train)
     attackers, missing = _attackers(plan, trials) if Section.ATTACKERS in chosen else ({}, None)
     found_baselines: list[Baseline] = []
     world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
@@ -138,8 +142,9 @@ def audit(
 
     def attacked(go: Advance) -> list[Row]:
         if samples is not None:
-            on_data = attacks_on_data if network.is_stream else rows_on_data
-            return on_data(running, samples, attackers, chance(Section.ATTACKERS), go)
+            by_the_model = stream_by_the_model if network.is_stream else rows_by_the_model
+            share = chance(Section.ATTACKERS)
+            return rows_on_data(running, samples, training, by_the_model, attackers, share, go)
         if not attackers:
             return []
         return attacker_rows(world, running, attackers, count, seed, chance(Section.ATTACKERS), go)
@@ -204,6 +209,19 @@ def _loaded(
     return plan
 
 
+def _logs(running: Deployment, data: Any, train: Any) -> tuple[Samples | None, Samples | None]:
+    """The rows that attackers are judged on, and those that they learn from, where these are given."""
+    if data is None:
+        if train is not None:
+            raise InvalidRequest(
+                "train: attackers who learn from it need other rows to be judged on; give data="
+            )
+        return None, None
+    network, planned = running.network, running.planned
+    samples = read_samples(network, planned, data, in_order=network.is_stream)
+    return samples, None if train is None else read_training(network, planned, train, samples)
+
+
 def _chance(trials: Trials, on_data: bool, section: Section) -> float:
     """The share of a section in the rate of false alarms."""
     if on_data and section in (Section.ATTACKERS, Section.LATTICE):
@@ -263,7 +281,7 @@ def _attackers(plan: Plan, trials: Trials) -> tuple[Mapping[str, Learner], Missi
     """The attackers that were chosen; none, and what is missing for them, where they were left to be chosen."""
     wanted = trials.attackers
     if wanted == "auto" and plan.network.is_stream:  # those that stand messages of many rows at once
-        wanted = ("ridge",) if trials.quick else ("ridge", "network")
+        wanted = ("ridge",) if trials.quick else ("ridge", "boosting", "network")
     try:
         return choose_attackers(wanted, trials.quick), None
     except MissingExtra as missing:

@@ -151,6 +151,7 @@ def _read_releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
 
 HEEDED_BY: dict[str, tuple[Section, ...]] = {
     "data": (Section.ATTACKERS, Section.LATTICE),
+    "train": (Section.ATTACKERS,),
     "attackers": (Section.ATTACKERS,),
     "false_alarm_on_data": (Section.ATTACKERS, Section.LATTICE),
     "agents_colluding": (Section.COLLUSION, Section.DROPOUT),

@@ -44,13 +44,13 @@ _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certifica
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone; those of changes first."""
     promise = Promise(
-        plan.utility,
-        plan.privacy,
         plan.targets,
-        plan.most_loss,
         plan.worst_targets,
+        plan.most_loss,
         plan.floors,
         plan.details.get("power_allowed", {}),
+        utility=plan.utility,
+        privacy=plan.privacy,
         seen={name: each.longest.mu for name, each in plan.detectability.items()} | dict(plan.seen),
     )
     certificate = certify(plan.network, plan.sanitizers, promise)

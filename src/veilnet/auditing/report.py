@@ -294,6 +294,8 @@ def _unclear(report: AuditReport) -> str:
     unclear = [row for row in report.rows if row.verdict == "cannot tell"]
     if unclear:
         said.append(f"Nothing can be told from {_names(unclear, 3)}.")
+        reached = _reached(unclear)
+        said += [f"And yet {join_names(reached)}: rows are too few to be sure."] if reached else []
     if report.on_data is None and not _about_ledger_alone(report):
         said.append(
             "Every attack was on simulated rows: whether the model describes the world was not looked at."
@@ -301,6 +303,26 @@ def _unclear(report: AuditReport) -> str:
     if report.interrupted:
         said.append("The audit was stopped before it was finished.")
     return " ".join(said)
+
+
+def _reached(unclear: Sequence[Row]) -> list[str]:
+    """What attackers reached beyond the promise without anybody being sure of it: the best on each parameter."""
+    best: dict[str, tuple[tuple[bool, float], Row]] = {}
+    for row in unclear:
+        name, promised, found = row.figures.get("parameter"), row.promised, row.found
+        if name is None or not {"sent", "promised"} <= set(row.cells):
+            continue
+        if not isinstance(promised, int | float) or not isinstance(found, int | float) or promised <= 0:
+            continue
+        # An AUC is better the larger it is, an error the smaller; where there is an AUC, it is what counts.
+        area = "AUC, sent" in row.figures
+        beyond = found / promised - 1.0 if area else 1.0 - found / promised
+        if beyond > 0 and (area, beyond) > best.get(name, ((False, 0.0), row))[0]:
+            best[name] = (area, beyond), row
+    return [
+        f"{row.what} reached {row.cells['sent']} where {row.cells['promised']} is promised"
+        for _, row in best.values()
+    ]
 
 
 def _next(report: AuditReport) -> str:

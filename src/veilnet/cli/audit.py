@@ -21,6 +21,10 @@ def command(
         "--data",
         "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
     ),
+    train: Path | None = option(
+        "--train",
+        "The log of the fit, which attackers learn from; without it they learn from stretches of --data.",
+    ),
     deployed: Path | None = option(
         "--deployed", "Folder of the agent files really in use; the plan's when left out."
     ),
@@ -67,7 +71,7 @@ def command(
     check_file(out)
     if is_symbols(plan):
         other = {
-            "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
+            "--train": train, "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
             "--least-privacy": least_privacy, "--ledger": ledger, "--only": only, "--accept": accept, "--out": out,
         }  # fmt: skip
         refuse_other(other)
@@ -86,6 +90,7 @@ def command(
         report = vn.audit(
             loaded,
             data,
+            train=train,
             sanitizers=mechanisms,
             what_if=what_if,
             trials=vn.Trials(seed=seed, quick=quick),

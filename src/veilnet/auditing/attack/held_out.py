@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.report import FITTED_ROWS, Row
 from veilnet.io.tables import column_names, read_columns
-from veilnet.model.fitted_rows import fitted_again, within_the_fit
+from veilnet.model.fitted_rows import all_marks, fitted_again, within_the_fit
 from veilnet.model.network import Network
 
 
@@ -69,6 +70,22 @@ def read_samples(
     if isinstance(data, Mapping) and any(np.ndim(data.get(agent, 0)) == 2 for agent in network.agents):
         return _checked(*_from_arrays(network, data), in_order=in_order)
     return _checked(*_from_table(network, sanitizers, data), in_order=in_order)
+
+
+def read_training(
+    network: Network, sanitizers: Mapping[str, Sanitizer], train: Any, judged: Samples
+) -> Samples:
+    """Rows that attackers learn from, in the form of :func:`read_samples`; none of them may be judged."""
+    try:
+        found = read_samples(network, sanitizers, train, in_order=network.is_stream)
+    except InvalidRequest as error:
+        raise InvalidRequest(re.sub("^data", "train", str(error))) from error
+    if set(all_marks(found.readings)) & set(all_marks(judged.readings)):
+        raise InvalidRequest(
+            "train: has rows that are in data too, so that attackers would be judged on what they learned by heart; "
+            "give the log of the fit as train, and later rows as data"
+        )
+    return found
 
 
 def fitted_rows_again(section: str, network: Network, samples: Samples) -> list[Row]:

@@ -1,10 +1,12 @@
 """Attackers on data from the world: what they learn from messages, beside raw readings, guessing and the promise.
 
-Errors are compared as parts of guessing on the very same rows (:mod:`.allowed`), rows are judged in stretches of time
-that the attacker has not learned from (:mod:`veilnet.calibration.stretches`), and every chance counts that they
-depend on one another (:mod:`veilnet.calibration.dependence`). Every attacker is also given a memory: past messages
-beside those of the row. The promise of a plan for single rows does not speak of such an attacker; where one learns
-more than the promise allows, the row says so in a verdict of its own, *not covered*.
+Errors are compared as parts of guessing on the very same rows (:mod:`.allowed`). Attackers learn from another log
+beside the truth where one is given; else rows are judged in stretches of time that the attacker has not learned from
+(:mod:`veilnet.calibration.stretches`). Every chance counts that rows depend on one another
+(:mod:`veilnet.calibration.dependence`). Every attacker is also given a memory: messages of the rows around one
+(:mod:`.memory`). The promise of a plan for single rows does not speak of such an attacker; where one learns more than
+the promise allows, the row says so in a verdict of its own, *not covered*. That of a stream counts every message
+there is, so an attacker with memory is the one it speaks of.
 """
 
 from __future__ import annotations
@@ -21,20 +23,13 @@ from veilnet.auditing.attack.class_rows import Told, class_row, two_verdicts
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn
-from veilnet.auditing.attack.model_fit import model_row
-from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
+from veilnet.auditing.attack.memory import ROWS_A_LAG, around, reach_of, spans_for
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.row import Judgement, Row
 from veilnet.calibration.classes import Classes, classes_of
 from veilnet.calibration.classifiers import COUNTERPARTS, learn_classes
-from veilnet.calibration.stretches import (
-    Stretch,
-    lags_for,
-    remembered,
-    stretches_of,
-    windowed,
-    windows_for,
-)
+from veilnet.calibration.stretches import Stretch, stretches_of, windowed, windows_for
+from veilnet.model.network import Network
 
 SECTION = "attackers on your data"
 PLANNED = "best linear"
@@ -42,35 +37,79 @@ _FORGETS = ("neighbours",)  # distances among so many numbers say little
 
 
 @dataclass(frozen=True, eq=False)
-class AttackerView:
-    """What an attacker is shown: features from messages and from raw readings, and of which rows."""
+class ByTheModel:
+    """What a plan's own model makes of a log.
 
-    memory: int  # past rows shown, beyond those that the promise speaks of
-    rows: Integers
+    at:       the rows of the log that are judged.
+    promises: of every private parameter.
+    public:   name -> estimates from messages in these rows, and the error promised.
+    private:  name -> estimates from messages, and from raw readings.
+    checked:  whether the log contradicts the model, called with a chance of a false alarm; None where nobody asks.
+    when:     said of public estimates.
+    """
+
+    at: Integers
+    promises: Promises
+    public: Mapping[str, tuple[Array, float]]
+    private: Mapping[str, tuple[Array, Array]]
+    checked: Callable[[float], Row] | None = None
+    when: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackerView:
+    """What an attacker is shown of rows that are only learned from, then of those that are judged.
+
+    memory:    how many rows are shown beyond those that the promise speaks of.
+    sent, raw: features from messages and from raw readings, (rows, features).
+    trained:   so many rows are only learned from.
+    apart:     rows between those that are learned from and those that are judged, where none is.
+    """
+
+    memory: int
     sent: Array
     raw: Array
-    apart: int  # rows between those that are learned from and those that are judged
+    trained: int
+    apart: int
 
     def stretches(self, classes: Integers | None = None) -> list[Stretch]:
-        """Of its rows, what is learned from and judged; classes: which value each row has, where that counts."""
-        return stretches_of(len(self.rows), self.apart, classes)
+        """Which rows are learned from and judged; classes: which value each row has, where that counts."""
+        count = len(self.sent)
+        if self.trained:
+            return [Stretch(np.arange(self.trained), np.arange(self.trained, count))]
+        return stretches_of(count, self.apart, classes)
+
+    def without(self, left_out: Integers) -> AttackerView:
+        """The same, without some of the rows that are only learned from."""
+        sent, raw = (np.delete(each, left_out, axis=0) for each in (self.sent, self.raw))
+        return AttackerView(self.memory, sent, raw, self.trained - len(left_out), self.apart)
 
 
 @dataclass(frozen=True, eq=False)
 class OnData:
-    """Every attacker on rows from the world, with every view it can make use of."""
+    """Every attacker on rows from the world, with every view it can make use of.
+
+    samples: the rows that are only learned from, then those that are judged; all views are of these.
+    """
 
     samples: Samples
+    trained: int
+    network: Network
     promises: Promises
     attackers: Mapping[str, Learner]
     views: Sequence[AttackerView]
-    class_views: Sequence[AttackerView]  # all of the same rows
+    class_views: Sequence[AttackerView]
     chance: float
 
     @cached_property
+    def judged(self) -> Samples:
+        """The rows that are judged."""
+        return self.samples.at(np.arange(self.trained, len(self.samples)))
+
+    @cached_property
     def classed(self) -> dict[str, Classes]:
-        """The private parameters that take a few values."""
-        few = {name: classes_of(truth) for name, truth in self.samples.private.items()}
+        """The private parameters that take a few values in the rows that are judged."""
+        few = {name: classes_of(truth) for name, truth in self.judged.private.items()}
         return {name: found for name, found in few.items() if found is not None}
 
     @cached_property
@@ -100,7 +139,7 @@ class OnData:
 
     def public_rows(self, estimates: Mapping[str, tuple[Array, float]]) -> list[Row]:
         """The centre's estimates of public parameters, each with the error promised, where the truth is known."""
-        network, truth = self.promises.network, self.samples.public
+        network, truth = self.network, self.judged.public
         if truth is None:
             return []
         each, parts = self.each / len(network.public), slices_of(network.public)
@@ -116,7 +155,7 @@ class OnData:
     ) -> list[Row]:
         """What the plan's own model makes of messages and of raw readings, and what attackers learn from them."""
         rows = [
-            self._error_row(PLANNED, name, 0, self.samples.private[name], guesses)
+            self._error_row(PLANNED, name, 0, self.judged.private[name], guesses)
             for name, guesses in planned.items()
         ]
         steps = len(self.trials) + len(self.classed)
@@ -131,29 +170,39 @@ class OnData:
     def _error_row(
         self, label: str, name: str, memory: int, truth: Array, guesses: tuple[Array, Array]
     ) -> Row:
-        judged = Judged(SECTION, label, name, memory, self.promises.network)
+        judged = Judged(SECTION, label, name, memory, self.network)
         return error_row(judged, truth, *guesses, self.promises, self.each)
 
     def _regressions(self, label: str, view: AttackerView) -> list[Row]:
-        truth = np.concatenate([values[view.rows] for values in self.samples.private.values()], axis=1)
+        truth = np.concatenate(list(self.samples.private.values()), axis=1)
         attacker = self.attackers[label]
-        sent, raw = (learn(attacker, features, truth, view.stretches()) for features in (view.sent, view.raw))
+        sent, raw = (
+            learn(attacker, features, truth, view.stretches())[self.trained :]
+            for features in (view.sent, view.raw)
+        )
+        goal = truth[self.trained :]
         return [
-            self._error_row(label, name, view.memory, truth[:, part], (sent[:, part], raw[:, part]))
-            for name, part in slices_of(self.promises.network.private).items()
+            self._error_row(label, name, view.memory, goal[:, part], (sent[:, part], raw[:, part]))
+            for name, part in slices_of(self.network.private).items()
         ]
 
     def _classifications(self, name: str) -> list[Row]:
         """Every attacker on a parameter with few values, then the promise and the log by themselves."""
         rows, told = list[Row](), list[Told]()
-        for by, view in self.class_trials:
-            known = Classes(self.classed[name].values, self.classed[name].rows[view.rows])
+        judged, truth = self.classed[name], self.judged.private[name]
+        values = self.samples.private[name][:, 0]
+        strange = np.flatnonzero(~np.isin(values, judged.values))  # that the log to be judged does not have
+        known = Classes(judged.values, np.searchsorted(judged.values, np.delete(values, strange)))
+        for by, shown in self.class_trials:
+            view = shown.without(strange) if strange.size else shown
             stretches = view.stretches(known.rows)
-            sent, raw = (learn_classes(by, each, known, stretches) for each in (view.sent, view.raw))
-            judged = Judged(SECTION, by, name, view.memory, self.promises.network)
-            truth = self.samples.private[name][view.rows]
-            rows.append(class_row(judged, known, truth, sent, raw, stretches, self.promises, self.each))
-            told.append(Told(rows[-1], known, sent, stretches))
+            sent, raw = (
+                learn_classes(by, each, known, stretches)[view.trained :] for each in (view.sent, view.raw)
+            )
+            own = [Stretch(each.learned, each.judged - view.trained) for each in stretches]
+            about = Judged(SECTION, by, name, view.memory, self.network)
+            rows.append(class_row(about, judged, truth, sent, raw, own, self.promises, self.each))
+            told.append(Told(rows[-1], judged, sent, own))
         seen = self.promises.seen.get(name)
         return [*rows, *two_verdicts(SECTION, name, told, seen, self.each)] if told else rows
 
@@ -161,79 +210,97 @@ class OnData:
 def rows_on_data(
     deployment: Deployment,
     samples: Samples,
+    training: Samples | None,
+    by_the_model: Callable[[Deployment, Samples, Array], ByTheModel],
     attackers: Mapping[str, Learner],
     chance: float,
     advance: Callable[[float], None],
 ) -> list[Row]:
-    """Every attacker on every private parameter, with and without memory; the public estimate; the model itself."""
-    network, messages = deployment.network, deployment.release_all(samples.readings)
-    promises = Promises(network, deployment.planned)
-    views = list(_views(deployment, messages, samples)), list(_class_views(deployment, messages, samples))
-    attack = OnData(samples, promises, attackers, *views, chance)
-    centre, raw_centre = (
-        LinearCentre(network, sanitizers) for sanitizers in (deployment.planned, raw_sanitizers(network))
+    """Every attacker on every private parameter, with and without memory; the public estimate; the model itself.
+
+    training:     rows that attackers learn from; None for other stretches of the same log.
+    by_the_model: what the plan's own model makes of the log and its messages (T, sent).
+    """
+    network = deployment.network
+    logs = [_Shown.of(deployment, each) for each in (training, samples) if each is not None]
+    model = by_the_model(deployment, samples, logs[-1].sent)
+    logs[-1] = replace(logs[-1], at=model.at)
+    views = [*_views(logs, network.is_stream)], [*_views(logs, network.is_stream, of_classes=True)]
+    trained = sum(len(each.at) for each in logs[:-1])
+    joined = _joined([each.samples.at(each.at) for each in logs])
+    attack = OnData(joined, trained, network, model.promises, attackers, *views, chance)
+    checked = [] if model.checked is None else [model.checked(attack.each)]
+    public = [replace(row, what=f"{row.what}{model.when}") for row in attack.public_rows(model.public)]
+    rows = [*checked, *public, *attack.private_rows(model.private, advance)]
+    rows = sorted(rows, key=lambda row: _order(row, list(samples.private)))
+    cause = _CHANGED if not checked else _CAUSES.get(checked[0].verdict, _SOUND)
+    figures = {"learned rows": float(trained)} if trained else {}
+    found = [replace(row, figures={**row.figures, **figures}) for row in _explained(rows, cause)]
+    return [*fitted_rows_again(SECTION, network, samples), *found]
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """A log: its rows, all messages of each side by side (T, sent), and the rows ``at`` that attackers see."""
+
+    samples: Samples
+    sent: Array
+    at: Integers
+
+    @classmethod
+    def of(cls, deployment: Deployment, samples: Samples) -> _Shown:
+        messages = deployment.release_all(samples.readings)
+        sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
+        return cls(samples, sent, np.arange(len(samples)))
+
+
+def _joined(logs: Sequence[Samples]) -> Samples:
+    """One log after the other."""
+    last = logs[-1]
+    return Samples(
+        np.concatenate([each.readings for each in logs]),
+        {name: np.concatenate([each.private[name] for each in logs]) for name in last.private},
+        last.public if len(logs) == 1 else _public(logs),
+        last.model,
+        np.concatenate([each.places for each in logs]),
     )
-    readings = {
-        agent: samples.readings[:, network.blocks.rows(k)] - network.offset[network.blocks.rows(k)]
-        for k, agent in enumerate(network.agents)
-    }
-    public = {
-        name: (centre.estimate(messages, rows), float(np.trace(centre.knowledge.error_covariance(rows))))
-        for name, rows in network.public.items()
-        if np.isfinite(centre.knowledge.growth(rows))
-    }
-    planned = {
-        name: (centre.estimate(messages, rows), raw_centre.estimate(readings, rows))
-        for name, rows in network.private.items()
-        if np.isfinite(centre.knowledge.growth(rows))
-    }
-    rows = [_model(raw_centre, readings, samples, attack.each), *attack.public_rows(public)]
-    rows += attack.private_rows(planned, advance)
-    explained = _explained(sorted(rows, key=lambda row: _order(row, list(samples.private))))
-    return [*fitted_rows_again(SECTION, network, samples), *explained]
 
 
-def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[AttackerView]:
-    """The messages of the row alone, and with those of past rows."""
-    sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
-    numbers = max(sent.shape[1], samples.readings.shape[1])
-    lags = lags_for(len(samples), numbers)
-    for past in ((), lags) if lags else ((),):
-        features, rows = remembered(sent, samples.places, past)
-        raw, _ = remembered(samples.readings, samples.places, past)
-        if len(rows) >= len(samples) // 2:
-            yield AttackerView(len(past), rows, features, raw, max(past, default=0))
+def _public(logs: Sequence[Samples]) -> Array | None:
+    """The truth about what is public; nobody learns it, so that it may be missing in rows that are learned from."""
+    judged = logs[-1].public
+    if judged is None:
+        return None
+    return np.concatenate([*(np.full((len(each), judged.shape[1]), np.nan) for each in logs[:-1]), judged])
 
 
-def _class_views(
-    deployment: Deployment, messages: Mapping[str, Array], samples: Samples
-) -> Iterator[AttackerView]:
-    """The messages of the row alone, and with mean, slope and spread of those before."""
-    sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
-    segments = np.cumsum(np.diff(samples.places, prepend=samples.places[0]) > 1, dtype=np.intp)
-    lengths = windows_for(len(samples), max(sent.shape[1], samples.readings.shape[1]))
-    for past in ((), lengths) if lengths else ((),):
-        shown, raw = (windowed(values, segments, past) for values in (sent, samples.readings))
-        yield AttackerView(max(past, default=0), np.arange(len(samples)), shown, raw, max(past, default=0))
+def _views(logs: Sequence[_Shown], stream: bool, *, of_classes: bool = False) -> Iterator[AttackerView]:
+    """The messages of the row alone, and with those around it; of a stream, whose promise counts all, the latter.
 
+    of_classes: whether mean, slope and spread of the rows before are shown too, to tell values apart.
+    """
+    numbers = max(logs[-1].sent.shape[1], logs[-1].samples.readings.shape[1])
+    count = len(logs[0].samples)
+    spans = spans_for(count // ROWS_A_LAG, numbers)
+    trained = sum(len(each.at) for each in logs[:-1])
 
-def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples, chance: float) -> Row:
-    network = centre.network
-    truths = {name: (network.private[name], values) for name, values in samples.private.items()}
-    if samples.public is not None:
-        truths |= {
-            name: (network.U[part], samples.public[:, part])
-            for name, part in slices_of(network.public).items()
-        }
-    errors = {
-        name: (
-            np.sum((centre.estimate(readings, rows) - values) ** 2, axis=1),
-            float(np.trace(centre.knowledge.error_covariance(rows))),
+    def shown(values: Array, log: _Shown, *, memory: bool) -> Array:
+        if not memory:
+            return values[log.at]
+        places = log.samples.places
+        features = [around(values, places, spans)]
+        if of_classes:
+            segments = np.cumsum(np.diff(places, prepend=places[0]) > 1, dtype=np.intp)
+            features.append(windowed(values, segments, windows_for(count, numbers))[:, values.shape[1] :])
+        return np.concatenate(features, axis=1)[log.at]
+
+    for memory in (True,) if stream else (False, True) if spans else (False,):
+        sent, raw = (
+            np.concatenate([shown(values, log, memory=memory) for log, values in each])
+            for each in ([(log, log.sent) for log in logs], [(log, log.samples.readings) for log in logs])
         )
-        for name, (rows, values) in truths.items()
-        if np.isfinite(centre.knowledge.growth(rows))
-    }
-    return model_row(SECTION, network, samples, errors, chance)
+        beyond = len(spans) if memory and not stream else 0
+        yield AttackerView(beyond, sent, raw, trained, reach_of(spans) if memory else 0)
 
 
 def _order(row: Row, names: list[str]) -> tuple[int, int]:
@@ -243,9 +310,8 @@ def _order(row: Row, names: list[str]) -> tuple[int, int]:
     return (names.index(name) + 1 if name in names else 0), later
 
 
-def _explained(rows: list[Row]) -> list[Row]:
+def _explained(rows: list[Row], cause: str) -> list[Row]:
     """Rows with what a broken promise may come from; one for single rows does not cover an attacker with memory."""
-    cause = {"warn": _DRIFT, "cannot tell": _UNKNOWN}.get(rows[0].verdict, _SOUND)
     broken = [row for row in rows if row.verdict == "fail"]
     single = {row.figures.get("parameter") for row in broken if not row.figures.get("past rows")}
     found = []
@@ -276,3 +342,8 @@ _UNKNOWN = (
     "Whether the readings follow the model cannot be told from so few independent rows: look at what is deployed "
     "(the section 'deployed'); if that is as planned, the model is what does not hold here, so refit on recent rows."
 )
+_CHANGED = (
+    "Either the model does not describe these data (conditions may have changed since it was fitted), or what is "
+    "deployed is not what was planned: look at the section 'deployed', then refit on recent rows and design again."
+)
+_CAUSES = {"warn": _DRIFT, "cannot tell": _UNKNOWN}

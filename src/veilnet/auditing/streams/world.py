@@ -19,6 +19,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from veilnet._core.types import Array, Integers
 from veilnet._core.words import alike
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.attack.memory import around, spans_for
 from veilnet.auditing.row import Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import SquareSum
@@ -48,7 +49,6 @@ _SETTLED = 0.002  # a window is long enough when twice its rows change the error
 _CLOSE = 0.01
 # No window tells more than the whole stream, but for rounding and what memories have from before their beginning.
 _NOT_LESS = 1e-4
-_MOST_FEATURES = 240  # messages an attacker is shown at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,9 @@ class StreamTrial:
 
     def features(self, values: Array) -> Array:
         """The values of some rows before and after, and of the row itself."""
-        return around(values, self.at, reach_of(self.window, values.shape[2]))
+        spans = spans_for(self.window.rows // 4, values.shape[2])
+        shown = around(values, np.arange(values.shape[1]), spans)[:, self.at]
+        return shown.reshape(-1, shown.shape[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,17 +199,6 @@ class WindowCentre:
         """Its mean square error where another network is true."""
         true = Window(truth, self.sanitizers, self.window.rows, self.window.lead)
         return true.error_of(self.weights, truth.U, self.window.rows // 2)
-
-
-def around(values: Array, at: Integers, reach: int) -> Array:
-    """(streams * len(at), features): the values of ``reach`` rows before and after, and of the row itself."""
-    views = [values[:, at + lag] for lag in range(-reach, reach + 1)]
-    return np.concatenate(views, axis=2).reshape(len(values) * len(at), -1)
-
-
-def reach_of(window: Window, numbers: int) -> int:
-    """How many rows before and after an attacker is shown."""
-    return max(1, min(window.rows // 4, (_MOST_FEATURES // max(1, numbers) - 1) // 2))
 
 
 def long_enough(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Window:
