@@ -20,7 +20,7 @@ import veilnet as vn
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from streams import ratio, timed
-from veilnet.agent.randomness import secure_normal
+from veilnet.agent.randomness import SystemNoise
 from veilnet.io.sanitizer_files import save_sanitizer
 
 ROWS = 20_000
@@ -56,7 +56,7 @@ def sanitizing(readings: int, order: int, sent: int, noise: float) -> float:
         for t, y in enumerate(block):
             s = F @ s + K @ y
             z[t] = U @ s
-        return z + np.sqrt(noise) * secure_normal((ROWS, sent)) if noise else z
+        return z + np.sqrt(noise) * SystemNoise().normal((ROWS, sent)) if noise else z
 
     found = ratio(bare, lambda: agent.stream().sanitize(block))
     kind = "noisy" if noise else "exact"

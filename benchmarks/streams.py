@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/streams.py
 
 A ratio of 1 is the speed of the bare line, 0.5 half of it. The bare line for noisy rows draws from the same
-secure source: ``y @ C.T + secure_normal(...)``. Rows without noise are dithered before rounding, so their line
-is ``y @ C.T + step * secure_uniform(...)``; beside it, for the record, the product alone, which protects nothing.
+secure source: ``y @ C.T + SystemNoise().normal(...)``. Rows without noise are dithered before rounding, so their line
+is ``y @ C.T + step * SystemNoise().uniform(...)``; beside it the product alone, which protects nothing.
 
 The last lines are of the commands, from file to file: rows a second, and what durability costs. With ``--store``
 each block is on the disk before the next is read; with ``--flush`` a block is one row.
@@ -25,7 +25,7 @@ import numpy as np
 import veilnet as vn
 from veilnet import cli
 from veilnet.agent.grid import grid_steps
-from veilnet.agent.randomness import secure_normal, secure_uniform
+from veilnet.agent.randomness import SystemNoise
 from veilnet.io.template import house
 
 ROWS = 200_000
@@ -58,9 +58,9 @@ def sanitizing(sent: int, readings: int, noisy: bool) -> None:
 
     what = f"sanitize {readings:2d} readings -> {sent} {'noisy' if noisy else 'exact'} numbers"
     if noisy:
-        print(f"{what}: {ratio(lambda: block @ compression.T + secure_normal(size), ours):5.2f}")
+        print(f"{what}: {ratio(lambda: block @ compression.T + SystemNoise().normal(size), ours):5.2f}")
         return
-    dithered = ratio(lambda: block @ compression.T + step * secure_uniform(size), ours)
+    dithered = ratio(lambda: block @ compression.T + step * SystemNoise().uniform(size), ours)
     print(f"{what}: {dithered:5.2f}   (product alone: {ratio(lambda: block @ compression.T, ours):.3f})")
 
 

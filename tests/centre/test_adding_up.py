@@ -146,7 +146,9 @@ def test_nothing_of_it_is_tested_against_the_model_and_it_says_so(
     centre = ["center", str(tmp_path / "plan" / "center.json"), "--broker", "mqtts://127.0.0.1:1"]
     for asked in (["--gate", "1e-3"], ["--keep"]):
         assert run([*centre, "--cert", str(tmp_path), "--out", str(tmp_path / "out.sqlite"), *asked]) == 2
-        assert f"{asked[0]}: messages of a stream of so many agents" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"{asked[0]}:" in error
+        assert "very many agents" in error
     assert not (tmp_path / "out.sqlite").exists()
 
 

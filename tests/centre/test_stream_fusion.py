@@ -15,8 +15,9 @@ from helpers.streams import random_sanitizers, random_stream, simulated, window
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.bounds.streams.knowledge import stream_knowledge
-from veilnet.centre.streams.gains import Gains
-from veilnet.centre.streams.model import Pattern, stream_model
+from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.model import Pattern, StreamModel, stream_model
+from veilnet.centre.streams.tracking import Tracker
 from veilnet.verdict.streams.share_filters import share_filters
 
 ROWS = 9
@@ -376,3 +377,54 @@ def test_gains_settle_at_the_steady_error(agents: int, noise: float, rows: int) 
     assert step.settled
     steady = stream_knowledge(network, sanitizers).error(network.U, hindsight=False)
     np.testing.assert_allclose(step.public, steady, rtol=1e-8, atol=1e-8 * np.max(steady))
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_gaps_far_from_the_start_are_small_changes_and_exact(coloured: bool) -> None:
+    """Seldom gaps, missed readings and an agent that falls silent for long, once the filter has settled.
+
+    Oracles: one linear solve over the whole window, and a textbook filter that carries the whole covariance.
+    """
+    rows, network = 40, random_stream(4, parameters=2, agents=4, coloured=coloured, first=True)
+    sanitizers = random_sanitizers(network, 4)
+    model = stream_model(network, sanitizers)
+    fusion = vn.Fusion(model)
+    rng = np.random.default_rng(7)
+    missed = {agent: np.zeros(rows, bool) for agent in fusion.agents}
+    missed["a3"][[33, 36]] = missed["a2"][36] = missed["a0"][38] = True  # of a0 the memory is not drawn
+    there = rng.random((rows, 4)) > 0.06
+    there[:30] = True
+    there[2:34, 1] = False  # long enough for a steady state of its own; then it is heard again
+    there &= ~np.array([missed[agent] for agent in fusion.agents]).T
+    heard = np.repeat(there, model.blocks.sizes, axis=1)
+    whole = window(network, sanitizers, rows, missed)
+    root = np.linalg.cholesky(whole.covariance + 1e-12 * np.eye(len(whole.covariance)))
+    z = whole.z_mean + whole.z @ (root @ rng.normal(size=len(root)))
+    messages = with_gaps(fusion, z, heard, missed)
+    found, back = fusion.estimate(messages), fusion.smooth(messages, lag=3)
+    for t in (31, 34, 36, 38):
+        for lag, each in ((0, found), (3, back)):
+            known = heard & (np.arange(rows) <= t + lag)[:, None]
+            gain, constant, left = whole.told(network.U, [t], known)
+            expected = constant + gain @ z[known]
+            assert abs(each.public[t, 0] - expected[0]) < 1e-6 * np.sqrt(left[0, 0])
+            assert each.covariance[t, 0, 0] == pytest.approx(left[0, 0], rel=1e-6)
+    steps = Tracker(model, Gains(model)).advance(fusion.stacked(messages)).steps
+    small = [step for step in steps if step.near is not None]
+    assert len(small) > 15
+    assert any(step.near.row.pattern != model.everybody for step in small if step.near)
+    for t, (step, error) in enumerate(zip(steps, _textbook(model, steps), strict=True)):
+        scale = np.sqrt(np.diag(error)) + 1e-9
+        assert np.max(np.abs(step.error - error) / np.outer(scale, scale)) < 1e-6, t
+
+
+def _textbook(model: StreamModel, steps: list[Step]) -> list[Array]:
+    """Error covariances by P - P C'(C P C' + R)^-1 C P, row after row."""
+    found: list[Array] = []
+    for step in steps:
+        row = model.row(step.pattern)
+        move, new = row.transition, row.noise
+        before = move @ found[-1] @ move.T + new if found else model.first(step.pattern)[1]
+        half = before @ row.observe.T
+        found.append(before - half @ np.linalg.solve(row.observe @ half + row.floor, half.T))
+    return found

@@ -27,7 +27,7 @@ import numpy as np
 from veilnet._core.chi_square import log_tail, threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import cholesky, solve_lower
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.messages import CentreModel
 
 _FARTHEST = 1e140  # what is farther off cannot be squared
@@ -91,14 +91,7 @@ class Tests:
     @classmethod
     def at(cls, rate: float, found: Redundancy) -> Tests:
         """The tests at a false-alarm rate."""
-        tested = max(1, int(np.sum(found.freedom > 0)))
-        limits = np.array([_limit(rate / 2 / tested, f) for f in found.freedom.tolist()])
-        return cls(found, _limit(rate / 2, len(found.joint)), limits)
-
-    @property
-    def least(self) -> float:
-        """No agent's distance exceeds the joint one, so below this nothing needs to be looked at."""
-        return float(min(self.joint_limit, np.min(self.limits, initial=math.inf)))
+        return cls(found, *_limits(rate, found.freedom, len(found.joint)))
 
     def failing(self, deviations: Array) -> list[tuple[int, DoubtedMessage]]:
         """(place, whom to doubt) of the rows that fail a test.
@@ -107,7 +100,8 @@ class Tests:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             joint = self.found.distances(deviations)
-        far = np.flatnonzero(~(joint <= self.least))
+        # no agent's distance exceeds the joint one
+        far = np.flatnonzero(~(joint <= min(self.joint_limit, np.min(self.limits, initial=math.inf))))
         if not far.size:
             return []
         deviations = np.clip(deviations[far], -_FARTHEST, _FARTHEST)
@@ -135,6 +129,21 @@ class Tests:
             chance=math.exp(max(tail, _CERTAIN)) if tail > _CERTAIN else 0.0,
             joint=joint,
         )
+
+
+def least_limit(rate: float, freedom: Integers, numbers: int) -> float:
+    """Of the squared distance of a row: below it nothing needs to be looked at.
+
+    rate: of false alarms; freedom: of every agent; numbers: of the row.
+    """
+    joint, limits = _limits(rate, freedom, numbers)
+    return float(min(joint, np.min(limits, initial=math.inf)))
+
+
+def _limits(rate: float, freedom: Integers, numbers: int) -> tuple[float, Array]:
+    """Of the joint test, and of that of each agent."""
+    tested = max(1, int(np.sum(freedom > 0)))
+    return _limit(rate / 2, numbers), np.array([_limit(rate / 2 / tested, f) for f in freedom.tolist()])
 
 
 @lru_cache(maxsize=4096)

@@ -46,12 +46,12 @@ class _SumSystem:
 
     def __init__(self, model: SumModel) -> None:
         self._model, self.vague = model, model.vague
-        everybody = _SumPattern(_NOBODY.tobytes(), whole=True)
-        row = self.row(everybody)
+        self.everybody = _SumPattern(_NOBODY.tobytes(), whole=True)
+        row = self.row(self.everybody)
         self.transition, self.noise, self.observe, self.floor = (
             row.transition, row.noise, row.observe, row.floor,
         )  # fmt: skip
-        self.start = self.first(everybody)[1]
+        self.start = self.first(self.everybody)[1]
         half = model.root @ model.rows
         self.public = np.concatenate([half, np.zeros(half.shape)], axis=1)
 
@@ -67,7 +67,7 @@ class _SumSystem:
         observe = np.concatenate([np.zeros(model.rows.shape), model.rows], axis=1)[arrived]
         return FilterRow(
             pattern, transition, (noise + noise.T) / 2, np.zeros(2 * size), arrived, observe,
-            model.floor[np.ix_(arrived, arrived)], np.zeros(len(arrived)),
+            model.floor[np.ix_(arrived, arrived)], np.zeros(len(arrived)), None if pattern.unread else (),
         )  # fmt: skip
 
     def first(self, pattern: _SumPattern) -> tuple[Array, Array]:
@@ -166,10 +166,9 @@ class Adder:
         together, own = self._alone_moments(hidden)
         seen = together @ model.rows.T
         gain = np.linalg.solve(model.rows @ own @ model.rows.T + model.floor, seen.T).T
-        error = np.zeros((2 * self._size, 2 * self._size))
         left = spread - gain @ seen.T
-        error[: self._size, : self._size] = (left + left.T) / 2
-        covariance, estimable = self._gains.stated(error)
+        half = model.root @ model.rows
+        covariance, estimable = self._gains.stated(half @ ((left + left.T) / 2) @ half.T)
         if not np.trace(covariance) < np.trace(predicted.covariance):
             return predicted
         x = mean + gain @ (sums - model.rows @ self._mean_of(hidden))

@@ -52,7 +52,11 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class FilterRow:
-    """What a pattern makes of a row: how the state moves, and which numbers of it arrive."""
+    """What a pattern makes of a row: how the state moves, and which numbers of it arrive.
+
+    anew: where memories that begin anew are in the state, and the covariance that each is drawn from; None where the
+          row moves the state in yet another way than that of a row in which everybody read.
+    """
 
     pattern: Any
     transition: Array
@@ -62,6 +66,7 @@ class FilterRow:
     observe: Array
     floor: Array
     expected: Array
+    anew: tuple[tuple[slice, Array], ...] | None = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,20 +96,29 @@ class StreamModel(StateSpace):
         Of an agent that had no reading a memory that is drawn begins anew; another goes on without one.
         """
         transition, noise, drive = self.transition, self.noise, self.drive
-        for agent in self._without_reading(pattern):
-            if agent in self.memories:
-                own, kept = self.memories[agent], np.eye(self.size)
-                kept[own] = 0.0
-                transition, noise, drive = kept @ transition, kept @ noise @ kept, kept @ drive
-                if agent in self.starts:
-                    noise[own, own] = self.starts[agent]
-                else:
-                    transition[own, own] = self.transition[own, own]
+        without = [agent for agent in self._without_reading(pattern) if agent in self.memories]
+        if without:
+            transition, noise, drive = transition.copy(), noise.copy(), drive.copy()
+        for agent in without:
+            own = self.memories[agent]
+            transition[own], noise[own], noise[:, own], drive[own] = 0.0, 0.0, 0.0, 0.0
+            if agent in self.starts:
+                noise[own, own] = self.starts[agent]
+            else:
+                transition[own, own] = self.transition[own, own]
+        drawn = tuple((self.memories[agent], self.starts[agent]) for agent in without if agent in self.starts)
         arrived = np.flatnonzero(np.repeat(~np.frombuffer(pattern.silent, dtype=bool), self.blocks.sizes))
         floor = self.floor[np.ix_(arrived, arrived)]
         return FilterRow(
-            pattern, transition, noise, drive, arrived, self.observe[arrived], floor, self.expected[arrived]
-        )
+            pattern, transition, noise, drive, arrived, self.observe[arrived], floor, self.expected[arrived],
+            drawn if len(drawn) == len(without) else None,
+        )  # fmt: skip
+
+    @property
+    def everybody(self) -> Pattern:
+        """The pattern of a row in which all agents sent."""
+        nobody = bytes(len(self.agents))
+        return Pattern(nobody, nobody)
 
     def first(self, pattern: Pattern) -> tuple[Array, Array]:
         """(mean, covariance) of the state in row 1, before its numbers."""
