@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import veilnet as vn
 from veilnet import cli
+from veilnet._core.durations import RowStep
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED, ROW
 from veilnet.io.sources import RowSource
@@ -246,7 +247,7 @@ def test_times_number_the_rows_of_a_stream_from_one_origin(seed: int, step: floa
     micros = np.cumsum(rng.integers(1, round(3e6 * step), 12)) + int(rng.integers(1, 2 * 10**15))
     lines = [f"{datetime(1970, 1, 1) + timedelta(microseconds=int(t))},{k}" for k, t in enumerate(micros)]
     source = RowSource("log.csv", ("time,T\n" + "\n".join(lines) + "\n").encode())
-    reader = ReadingReader(source, 1, names=["T"], step=step)
+    reader = ReadingReader(source, 1, names=["T"], step=RowStep(step))
     (block,) = reader.blocks(99)
     epochs = [int(t) // round(step * 1e6) + 1 for t in micros]
     assert reader.key == ROW

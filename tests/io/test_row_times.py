@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import veilnet as vn
 from helpers.released import forget
 from veilnet import cli
-from veilnet._core.durations import duration
+from veilnet._core.durations import read_duration
 from veilnet._core.missed import MISSED
 from veilnet.io import merging
 from veilnet.io.merging import MessageFile, aligned
@@ -349,13 +349,13 @@ def test_seconds_survive_being_written(seconds) -> None:
     [("30s", 30_000_000), ("500 ms", 500_000), ("1.5min", 90_000_000), ("1h", 3_600_000_000)],
 )
 def test_durations(text: str, expected: int) -> None:
-    assert duration(text) == expected
+    assert read_duration(text) == expected
 
 
 @pytest.mark.parametrize("text", ["30", "s", "-3s", "1 week", ""])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="such as 30s"):
-        duration(text)
+        read_duration(text)
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,9 @@ KNOWN = {
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
-    "veilnet-symbol-plan/2": "b2327ad34121",
-    "veilnet-symbol-agent/1": "731f1ca90337",
-    "veilnet-symbol-centre/1": "6ea8b70a7a43",
+    "veilnet-symbol-plan/3": "a259b88441bf",
+    "veilnet-symbol-agent/2": "c204fc9e20ed",
+    "veilnet-symbol-centre/1": "ec45906e8e6b",
 }
 WITHIN = [f"{each.name} {each.keys}" for each in network_schema.FIELDS]
 HELD = {

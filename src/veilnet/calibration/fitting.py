@@ -18,7 +18,6 @@ from typing import Any, ParamSpec, get_args
 
 import numpy as np
 
-from veilnet._core.durations import nearest_round
 from veilnet._core.errors import InvalidRequest
 from veilnet.calibration.assessment import assess
 from veilnet.calibration.building import Builder, Noise
@@ -146,10 +145,9 @@ def fit_report(
         column = unused[:_LONGEST_COLUMN]
         typed = quote(column) if column.isprintable() else repr(column)
         doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
-    step = nearest_round(rows.time.step) if rows.time is not None and rows.time.is_regular else None
     told = network.replace(
         private=with_changes(network.private, rows.parameters, changes),
-        step=step,
+        step=None if rows.time is None else rows.time.stated,
         doubts=doubtful,
         fitted_rows=marks_of(rows.readings),
     )

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from veilnet._core.types import Array, Integers
 
 STRETCHES = 4
-_LAGS = (1, 2, 3, 4, 5, 6, 12, 24, 48)
 _WINDOWS = (5, 15, 60)
 _OF_WINDOWS = ("mean", "slope", "spread")
 _MOST_FEATURES = 120
@@ -111,22 +110,3 @@ def windowed(values: Array, segments: Integers, lengths: tuple[int, ...]) -> Arr
 def _summed(values: Array) -> Array:
     """Sums of the first 0, 1, .. T rows."""
     return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-
-
-def lags_for(count: int, numbers: int) -> tuple[int, ...]:
-    """The past rows an attacker with memory is shown: as many as there are rows and readings for."""
-    most = max(1, _MOST_FEATURES // max(1, numbers) - 1)
-    return tuple(lag for lag in _LAGS if lag <= count // 40)[:most]
-
-
-def remembered(values: Array, places: Integers, lags: tuple[int, ...]) -> tuple[Array, Integers]:
-    """(features, rows): each row beside those ``lags`` before it, and which rows have all of them.
-
-    places: the number of each row in the log; a lag that falls into a gap leaves the row out.
-    """
-    position = np.full(int(places[-1]) + 1, -1)
-    position[places] = np.arange(len(places))
-    past = np.stack([position[np.maximum(places - lag, 0)] for lag in (0, *lags)], axis=1)
-    whole = np.flatnonzero(np.all(past >= 0, axis=1) & (places >= max(lags, default=0)))
-    features = values[past[whole]].reshape(len(whole), -1)
-    return np.asarray(features), whole

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from veilnet._core.durations import RowStep, nearest_round, origin_of
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Integers
 
@@ -36,6 +37,7 @@ class TimeReport:
     duplicates:   rows left out, since an earlier line has the same time.
     differing:    how many of these differ from the row they repeat.
     in_step:      the part of the rows that come a few whole steps after the one before, give or take a tenth.
+    stated:       the step as a plan states it, with when rows are read where that is told; None where there is none.
     """
 
     column: str
@@ -49,6 +51,7 @@ class TimeReport:
     duplicates: int
     differing: int
     in_step: float = 1.0
+    stated: RowStep | None = None
 
     @property
     def is_regular(self) -> bool:
@@ -114,6 +117,8 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
     count = np.round(steps / step)
     near = (np.abs(steps / step - count) <= _NEAR) & (count >= 1) & (count <= _FEW_STEPS)
     running_latest = np.maximum.accumulate(seconds)
+    in_step = float(np.mean(near))
+    length = nearest_round(step) if in_step >= _IN_STEP else None
     return Timeline(
         np.asarray(kept, np.intp),
         np.concatenate([[0], np.cumsum(apart)]).astype(np.intp),
@@ -128,7 +133,8 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
             missing_rows=int(np.sum(np.round(steps[apart] / step) - 1)),
             duplicates=int(np.sum(repeats)),
             differing=int(np.sum(differing)),
-            in_step=float(np.mean(near)),
+            in_step=in_step,
+            stated=None if length is None else RowStep(length, origin_of(times.tolist(), length)),
         ),
     )
 

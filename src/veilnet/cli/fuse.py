@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from veilnet.cli._command_line import GATE, KEEP, argument, option
 
 if TYPE_CHECKING:
-    from veilnet.centre.fusion import Fusion
-    from veilnet.cli._fusing_notes import Notes
-    from veilnet.io.merging import MessageFile
+    from veilnet.io.merging import Alignment, MessageFile, Report
+    from veilnet.io.row_keys import RowKey
 
 
 def command(
@@ -57,40 +56,32 @@ def command(
     """
     from veilnet.cli._following import centre_of, check_stream, estimates
     from veilnet.cli._fusing_notes import Notes
-    from veilnet.cli._shared import print_json, progress
+    from veilnet.cli._shared import microseconds, print_json, progress
     from veilnet.cli._symbols import fuse_symbols, is_symbols, refuse_other
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
-    from veilnet.io.merging import aligned, common_key, require_equal_counts
-    from veilnet.io.row_keys import COUNTED
     from veilnet.io.streams import format_for
 
+    merged = partial(_merged, messages, out, format, microseconds(within, "--within"), trust_counts)
     if is_symbols(center):
         refuse_other({"--lag": lag is not None, "--gate": gate, "--keep": keep})
-        paths_of = partial(_paths, messages, out=out)
-        counts, clocks = trust_counts, _tolerance(within)
-        return fuse_symbols(center, paths_of, out, format, clocks, trust_counts=counts, json=json)
+        return fuse_symbols(center, merged, out, json=json)
     fusion = centre_of(center, gate, keep=keep)
-    paths = _paths(messages, fusion.agents, out)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     notes = Notes(fusion, keep)
     with ExitStack() as stack:
-        files = _opened(stack, paths, fusion, format, notes)
-        key = common_key(files, trust_counts=trust_counts)
+        opened = merged(fusion.sent, fusion.model.plan, notes.leave_out)
+        files, key, aligned = stack.enter_context(opened)
         check_stream(fusion, key, lag)
-        if key == COUNTED:
-            require_equal_counts({agent: file.last_in_file() for agent, file in files.items()})
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(file.source.size for file in files.values())
         steps = stack.enter_context(progress("fusing", size))
         write_estimate_header(target, kind, fusion.model.labels, key)
-        for rows, estimate, arrived in estimates(fusion, aligned(files, _tolerance(within)), lag):
+        for rows, estimate, arrived in estimates(fusion, aligned, lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
             notes.look(rows, estimate, arrived, key)
             steps.update(sum(file.source.place for file in files.values()), size)
         target.flush()
-        if key == COUNTED:
-            require_equal_counts({agent: file.last_row for agent, file in files.items()})
     notes.conclude(files, key, within)
     if out is not None and json:
         print_json(notes.summary(files) | {"written": out})
@@ -99,34 +90,43 @@ def command(
     return 1 if notes.bad or notes.changes else 0
 
 
-def _opened(
-    stack: ExitStack, paths: Mapping[str, Path], fusion: Fusion, format: str | None, notes: Notes
-) -> dict[str, MessageFile]:
-    """The messages of each agent, of whose lines notes are taken."""
-    from veilnet.io.merging import MessageFile
+@contextmanager
+def _merged(
+    messages: list[str],
+    out: Path | None,
+    format: str | None,
+    within: int,
+    trust_counts: bool,
+    sent: Mapping[str, int],
+    plan: str,
+    report: Report,
+) -> Iterator[tuple[dict[str, MessageFile], RowKey, Alignment]]:
+    """The messages of each agent, of so many numbers each, how their rows are told apart, and their rows aligned.
+
+    report: told of lines that are no messages.
+    """
+    from veilnet.io.merging import MessageFile, aligned, common_key, require_equal_counts
     from veilnet.io.message_streams import MessageMark
+    from veilnet.io.row_keys import COUNTED
     from veilnet.io.sources import RowSource
     from veilnet.io.streams import format_for
 
-    return {
-        agent: MessageFile(
-            RowSource(str(path), stack.enter_context(path.open("rb")), format_for(path, given=format)),
-            fusion.sent[agent],
-            mark=MessageMark(fusion.model.plan, agent),
-            report=notes.leave_out,
-        )
-        for agent, path in paths.items()
-    }
-
-
-def _tolerance(within: str | None) -> int:
-    from veilnet._core.durations import duration
-    from veilnet._core.errors import InvalidRequest
-
-    try:
-        return 0 if within is None else duration(within)
-    except ValueError as error:
-        raise InvalidRequest(f"--within: {error}") from None
+    with ExitStack() as stack:
+        files = {
+            agent: MessageFile(
+                RowSource(str(path), stack.enter_context(path.open("rb")), format_for(path, given=format)),
+                sent[agent],
+                mark=MessageMark(plan, agent),
+                report=report,
+            )
+            for agent, path in _paths(messages, tuple(sent), out).items()
+        }
+        key = common_key(files, trust_counts=trust_counts)
+        if key == COUNTED:
+            require_equal_counts({agent: file.last_in_file() for agent, file in files.items()})
+        yield files, key, aligned(files, within)
+        if key == COUNTED:
+            require_equal_counts({agent: file.last_row for agent, file in files.items()})
 
 
 def _paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:

@@ -67,22 +67,25 @@ def command(
     A signed plan (--trust and a public key) is refused when it has expired, when it is older than one that was run,
     and when it tells more than the one that was agreed to, until 'veilnet inspect --confirm'.
 
+    An agent of symbols with windows sends one message for each whole window of rows, numbered as its last row.
     An agent with a memory, of a plan for streams, sends a line for every row: its message, or that its reading was
-    missed.
+    missed. Where the plan says how long a row takes, times number rows, each time the nearest one; steps without a
+    line are counted as gaps, and no fault.
     """
     from veilnet.agent.randomness import noise_source
     from veilnet.cli._symbols import runnable
+    from veilnet.io.acceptance import PlanFile
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for, source_of
 
     _check_options(source, out, store, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
-    agent, plan, _ = runnable(sanitizer, content, () if trust is None else (trust,), accepted)
+    agent, plan, _ = runnable(PlanFile(sanitizer, trust, accepted), content)
     noise = noise_source(seed)
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
     asked = _Asked(
-        agent, plan or "", sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
+        agent, plan, sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
         flush, noise, accepted, "jsonl" if json else format_for(out, source, given=format),
     )  # fmt: skip
     with ExitStack() as opened:
@@ -142,25 +145,36 @@ class _Run:
     """One run: read, look, reserve, draw, record, send, block by block."""
 
     def __init__(self, asked: _Asked, opened: ExitStack) -> None:
+        from veilnet._core.errors import InvalidReading
         from veilnet.io.message_streams import MessageMark
         from veilnet.io.outbox import Unsealed
         from veilnet.io.reading_streams import ReadingReader
         from veilnet.io.released_rows import CountedRows, released_beside
         from veilnet.io.row_keys import COUNTED
+        from veilnet.io.streams import in_windows
         from veilnet.live.agent import LiveAgent
+        from veilnet.live.feeding import Fed
         from veilnet.review.lattice_watch import LatticeWatch
 
         self._asked, agent = asked, asked.agent
         step = None if agent.memory is None else agent.step
+        columns = len(agent.names) or agent.readings
+        window = agent.readings // columns if columns else 1
         self._reader = reader = ReadingReader(
-            asked.source, agent.readings, names=agent.names, header=asked.header, time=asked.time, step=step
+            asked.source, columns, names=agent.names, header=asked.header, time=asked.time, step=step
         )
         at_once = LINES_AT_ONCE if asked.source.is_regular or not asked.flush else 1
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
-        self._blocks = with_first(reader.blocks(at_once), reader)
+        blocks = reader.blocks(at_once)
+        self._blocks = with_first(blocks if window == 1 else in_windows(blocks, window), reader)
         self._key = key = reader.key or COUNTED
         if agent.memory is not None and key.is_time:
             raise _times_number_no_rows(str(asked.source))
+        if window > 1 and key.is_time:
+            raise InvalidReading(
+                f"{asked.source}: this plan has windows of {window} rows, which times do not count; nothing was "
+                "sent: number the rows in a column 'row'"
+            )
         say_unused_times(
             reader,
             "number them in a column 'row', so that steps that were not read count too"
@@ -176,7 +190,7 @@ class _Run:
         self._mark = MessageMark(asked.plan, agent.agent, asked.noise.private, key)
         self._sink = opened.enter_context(self._outlet())
         self._watch = LatticeWatch(agent)
-        self._missed = 0
+        self._fed = Fed()
         self._exhausted = False
 
     def _opened(self, opened: ExitStack) -> AgentStore:
@@ -258,7 +272,7 @@ class _Run:
         try:
             for block in self._blocks:
                 say(self._watch.look(block.values(self._asked.agent.readings)))
-                self._missed += feed_rows(
+                self._fed += feed_rows(
                     self._agent, block, self._key, say, self._send, released=self._released,
                     counted=self._counted, at_once=1 if self._asked.flush else LINES_AT_ONCE,
                 )  # fmt: skip
@@ -301,9 +315,12 @@ class _Run:
 
     def conclude(self) -> int:
         """The last words, and the exit code."""
+        from veilnet._core.words import counted
+
         say(self._watch.conclude())
         resumed, sent, read = self._agent.resumed, self._agent.sent, self._reader.last_row
-        if not sent + self._missed + resumed + read:
+        missed, fed = self._fed.missed, self._fed
+        if not sent + missed + resumed + read:
             say(f"{self._asked.source} has no readings: nothing was sent")
         if self._exhausted:
             say("the budget is used up: nothing more is sent until x changes, from a store of its own")
@@ -313,13 +330,17 @@ class _Run:
                 "is it the right file?"
             )
             return 1
-        if self._missed:
+        if fed.without:
+            many = f"{fed.gaps} gaps, the longest of {counted(fed.longest, 'row')}"
+            where = "one gap" if fed.gaps == 1 else many
+            say(f"{counted(fed.without, 'row')} without a line, in {where}: told as missed")
+        if missed:
             told = "is told so" if self._asked.agent.memory is not None else "sees that they are missing"
             say(
-                f"{self._missed} of {sent + self._missed} rows were not sent; the centre {told}, and can tell from "
+                f"{missed} of {sent + missed} rows were not sent; the centre {told}, and can tell from "
                 "it that a reading was faulty"
             )
-        return 1 if self._missed or self._exhausted else 0
+        return 1 if missed or self._exhausted else 0
 
 
 def _times_number_no_rows(what: str) -> InvalidRequest:

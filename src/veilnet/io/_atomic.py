@@ -30,7 +30,7 @@ def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator
         with target.open("wb") as file:
             yield file
         return
-    with _beside(target, path) as (file, beside):
+    with _beside(target, path, 0o666 if mode is None else mode) as (file, beside):  # from its first byte on
         yield file
         if mode is None and target.exists():
             mode = target.stat().st_mode & 0o777
@@ -40,23 +40,6 @@ def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator
             beside.chmod(mode)
         beside.replace(target)
     remember_folder(target.parent)
-
-
-def moved_into_place(path: Path, content: bytes, mode: int) -> int:
-    """Replace a file whole or not at all; a handle on the new one, locked from before it had its name."""
-    target = Path(os.path.realpath(path))
-    with _beside(target, path, mode) as (file, beside):
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-        handle = os.dup(file.fileno())  # the lock belongs to both, and stays with the one that is kept
-        try:
-            beside.replace(target)
-        except BaseException:
-            os.close(handle)
-            raise
-    remember_folder(target.parent)
-    return handle
 
 
 def create(path: str | PathLike[str], content: bytes, *, mode: int = 0o666) -> None:

@@ -19,8 +19,8 @@ PLAN_ARCHIVE = "veilnet-plan-archive/3"
 SANITIZER = "veilnet-sanitizer/2"
 CENTRE = "veilnet-centre/2"
 PROOF = "veilnet-proof/2"
-SYMBOL_PLAN = "veilnet-symbol-plan/2"
-SYMBOL_AGENT = "veilnet-symbol-agent/1"
+SYMBOL_PLAN = "veilnet-symbol-plan/3"
+SYMBOL_AGENT = "veilnet-symbol-agent/2"
 SYMBOL_CENTRE = "veilnet-symbol-centre/1"
 
 # People write these by hand: fields are added, none changes.

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from veilnet._core.durations import in_words
+from veilnet._core.durations import duration_in_words
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.types import Array
 from veilnet.io._json import plain, with_infinities
@@ -195,7 +195,7 @@ MATRIX = Kind(list[list[float]], lambda array: array.tolist(), _array)
 PACKED = Kind(
     dict[str, Any], _packed, _unpacked
 )  # large ones: base64 of float64, lowest byte first, row after row
-STEP = Kind(str, in_words)
+STEP = Kind(str, duration_in_words)
 EDGES = _Edges(list)
 FIGURE = Kind(float | str, plain, _figure)  # not finite: "inf", "-inf" or "nan"
 FIGURES = Kind(

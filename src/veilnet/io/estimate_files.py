@@ -16,7 +16,7 @@ from veilnet.io.cells import as_cell
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.streams import Format
 
-__all__ = ["write_estimate_header", "write_estimates"]
+__all__ = ["csv_lines", "write_estimate_header", "write_estimates"]
 
 _AGENTS = ("missing", "contradicting")
 
@@ -24,7 +24,9 @@ _AGENTS = ("missing", "contradicting")
 def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str], key: RowKey = ROW) -> None:
     """The first line of a CSV of estimates."""
     if format == "csv":
-        file.write(_csv([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *_AGENTS]]))
+        file.write(
+            csv_lines([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *_AGENTS]])
+        )
 
 
 def write_estimates(
@@ -48,7 +50,7 @@ def write_estimates(
     )
     if format == "csv":
         file.write(
-            _csv(
+            csv_lines(
                 [key.text(row), *map(_cell, value), *map(_cell, deviation),
                  len(missing) if counted else ";".join(missing), ";".join(doubted)]
                 for row, value, deviation, missing, doubted in told
@@ -70,7 +72,8 @@ def _column(key: RowKey) -> str:
     return "time" if key.is_time else "row"
 
 
-def _csv(rows: Iterable[Sequence[str | int]]) -> bytes:
+def csv_lines(rows: Iterable[Sequence[str | int]]) -> bytes:
+    """Rows of cells as lines of CSV; a text that a spreadsheet would run as a formula is quoted."""
     text = io.StringIO()
     cells = ([as_cell(each) if isinstance(each, str) else each for each in row] for row in rows)
     csv.writer(text, lineterminator="\n").writerows(cells)

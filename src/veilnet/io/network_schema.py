@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.durations import in_words
+from veilnet._core.durations import duration_in_words
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.names import NumberedNames, RowsByAgent, places_of
 from veilnet._core.types import Array
@@ -137,7 +137,7 @@ def _private(network: Network) -> dict[str, Any]:
         said[name] = {"rows": _short(rows)}
         secret = network.secrets.get(name)
         if secret is not None:
-            lasts = {} if secret.lasts is None else {"lasts": in_words(secret.lasts)}
+            lasts = {} if secret.lasts is None else {"lasts": duration_in_words(secret.lasts)}
             said[name] |= {"change": secret.change} | lasts
     return said
 
@@ -189,7 +189,7 @@ FIELDS = (
         _DYNAMICS,
     ),
     Field("model_error", lambda n: n.model_error or None, _told(lambda value, _name: value)),
-    Field("step", lambda n: None if n.step is None else in_words(n.step), _told(_step)),
+    Field("step", lambda n: None if n.step is None else duration_in_words(n.step), _told(_step)),
     Field("dither", lambda n: n.dither, lambda value, numbers, name: flat(numbers.read(value, name))),
     Field("fitted_rows", lambda n: list(n.fitted_rows) or None, _told(as_texts)),
     Field(

@@ -202,10 +202,8 @@ def _promise(found: Mapping[str, Any], network: Network, path: Path) -> Promise:
             f"{path}: privacy_with_gaps: expected one for each private parameter of a stream; design the plan again"
         )
     return Promise(
-        **{
-            name: found[name]
-            for name in ("utility", "privacy", "targets", "most_loss", "worst_targets", "floors", "seen")
-        },
+        **{name: found[name] for name in ("utility", "privacy", "targets", "most_loss", "floors", "seen")},
+        worst=found["worst_targets"],
         power=_power(found["details"].get("power_allowed"), network, path),
         with_gaps=with_gaps,
     )

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from veilnet._core.durations import RowStep
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet.io.cells import Dialect, NoNumber, column_of
 from veilnet.io.row_keys import COUNTED, ROW, RowKey, key_of, looks_like_times
@@ -41,8 +42,8 @@ class ReadingReader(RowReader):
     header: whether a CSV begins with names; None: it must where names are known, and else is told from its
             first line. False also lets JSON lists through where names are known.
     time:   the column or key that tells the time of a row; None: ``row`` or ``time`` where there is one.
-    step:   seconds from row to row of a stream, whose rows times then number: floor(time / step) + 1, the epoch of
-            live agents, so that all agents count from one origin.
+    step:   from row to row of a stream, whose rows times then number, as the epochs of live agents: all agents count
+            from one origin.
 
     unused_times: once lines were read, the column of a CSV whose lines are counted though it looks like times;
                   empty for none.
@@ -56,10 +57,10 @@ class ReadingReader(RowReader):
         names: Sequence[str] = (),
         header: bool | None = None,
         time: str | None = None,
-        step: float | None = None,
+        step: RowStep | None = None,
     ) -> None:
         super().__init__(source, columns, names, time)
-        self._step = None if step is None else round(step * 1e6)
+        self._step = step
         self._by_position = header is False or not names
         typed = source.kind not in ("csv", "jsonl")
         self._header = True if header is None and (time is not None or typed or names) else header
@@ -80,7 +81,7 @@ class ReadingReader(RowReader):
         if self._step is None or self.key is None or not self.key.is_time:
             return row
         self.key = ROW
-        return (row - 1) // self._step + 1
+        return int(self._step.row_at(row - 1))
 
     def _out_of_order(self, block: Block, row: int) -> None:
         what = "row numbers must increase"

@@ -21,7 +21,7 @@ from veilnet.io.cells import Dialect, NoNumber, column_of
 from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
-__all__ = ["Block", "Format", "Refused", "Repeated", "RowReader", "format_for", "source_of"]
+__all__ = ["Block", "Format", "Refused", "Repeated", "RowReader", "format_for", "in_windows", "source_of"]
 
 Format = Literal["csv", "jsonl"]
 
@@ -52,6 +52,34 @@ class Refused(Exception):
 
 class Repeated(Exception):
     """A line that came before, the same in every number."""
+
+
+def in_windows(blocks: Iterator[Block], window: int) -> Iterator[Block]:
+    """Blocks of rows as blocks of windows: rows 1 to ``window`` side by side, then those after them, and so on.
+
+    A window is known by its last row. It is refused whole where one of its rows is, or has no line. Rows after the
+    last whole window are left out.
+    """
+    rows: list[list[float]] = []  # of the window that is being read
+    number, line, reason = 0, 0, ""
+    for block in blocks:
+        found = Block(refused=[each for each in block.refused if each[1] is None])
+        read = [(row, 0, "", each) for row, each in zip(block.rows, block.numbers, strict=True)]
+        read += [(row, place, why, []) for place, row, why in block.refused if row is not None]
+        for row, place, why, numbers in sorted(read, key=lambda each: each[0]):
+            if -(-row // window) != number:
+                if number and len(rows) < window:
+                    missing = f"only {len(rows)} of the {window} rows of its window can be used"
+                    found.refused.append((line, number * window, reason or missing))
+                rows, number, reason = [], -(-row // window), ""
+            if why:
+                line, reason = place, reason or why
+                continue
+            rows.append(numbers)
+            if len(rows) == window:
+                found.rows.append(number * window)
+                found.numbers.append([each for numbers in rows for each in numbers])
+        yield found
 
 
 def format_for(*paths: Path | None, given: str | None = None) -> Format:
