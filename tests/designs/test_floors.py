@@ -192,7 +192,7 @@ def test_a_floor_that_does_not_hold_is_found() -> None:
     from veilnet.plans.certificate import Promise, certify
 
     plan = designed(beside(TIED), privacy={"mixed": 1.575}, starts=2, give_up="aside")
-    promise = Promise(plan.utility, plan.privacy, plan.targets, None, {}, {"aside": 2.7})
+    promise = Promise(plan.targets, floors={"aside": 2.7}, utility=plan.utility, privacy=plan.privacy)
     complaint = certify(plan.network, plan.sanitizers, promise).complaint()
     assert complaint.startswith("no less than is free of aside: promised 2.7, found 1.5")
 

@@ -121,12 +121,16 @@ def test_a_certificate_can_fail() -> None:
     network = random_stream(2)
     plan = vn.design(network)
     for wrong in (
-        Promise(0.0, {name: 1.001 * each + 1e-3 for name, each in plan.privacy.items()}, {}, 0.0),
-        Promise(-0.001, plan.privacy, {}, None),
+        Promise(
+            most_loss=0.0,
+            utility=0.0,
+            privacy={name: 1.001 * each + 1e-3 for name, each in plan.privacy.items()},
+        ),
+        Promise(utility=-0.001, privacy=plan.privacy),
     ):
         assert not certify(network, plan.sanitizers, wrong).ok
     noisy = {name: s.replace(noise=0.1) for name, s in plan.sanitizers.items()}
-    assert not certify(network, noisy, Promise(0.0, plan.privacy, {}, 0.0)).ok
+    assert not certify(network, noisy, Promise(most_loss=0.0, utility=0.0, privacy=plan.privacy)).ok
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import nullcontext
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet.bounds.streams.gaps import read_gap_privacy
@@ -171,9 +173,10 @@ def design(
             plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
         return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
 
-    if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
-        network = with_its_dither(network, lambda undecided: perfect_plan(check(undecided), Asked())).network
-    return with_its_dither(network, answer)
+    with one_thread() if network.is_stream else nullcontext():
+        if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
+            network = with_its_dither(network, lambda tried: perfect_plan(check(tried), Asked())).network
+        return with_its_dither(network, answer)
 
 
 def tradeoff_of(verdict: Verdict, options: SearchOptions) -> Tradeoff:

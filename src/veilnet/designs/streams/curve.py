@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from veilnet._core.progress import Stopped
+from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.problem import LeastLoss
@@ -22,7 +22,7 @@ from veilnet.designs.joint.race import JointResult, Race
 from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM
 from veilnet.designs.joint.snap import finish
 from veilnet.designs.joint.starts import random_shrink
-from veilnet.designs.joint.telling import SearchOptions
+from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
 
@@ -31,10 +31,34 @@ _STARTS, _STARTS_OF_LARGE, _PLAIN_STARTS = 12, 4, 5
 _DISTURBANCE = 0.5
 _QUICK = 4  # rounds of a glance at a level, for where it lies
 _LAST_LOOKS = 4  # at levels near the one that a loss buys: a step of a stream costs too much for more
+_USUAL, _TOLD = 1500, 20  # evaluations of a search, and between two signs of life
 _CLOSE = 1e-3  # by which a level and a loss are surely beyond those of a result close by, relative
 
 Start = tuple[list[Array], float]
 """A point to begin at, and how far it is drawn away from exact zeros and ones."""
+
+
+class _Counting(Teller):
+    """Tells how far a search is by its evaluations, of which there are about as many as usual; never falls back."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        super().__init__(progress)
+        self._done = 0
+        self._stop = False
+
+    def __call__(self, stage: str, fraction: float) -> None:  # noqa: ARG002 (that of a single round)
+        if self._stop:
+            raise Stopped
+        super().__call__(stage, self._done / (self._done + _USUAL))
+
+    def count(self) -> None:
+        """One more evaluation; who asks to stop now is obeyed where the search next tells of itself."""
+        self._done += 1
+        if self._done % _TOLD == 0:
+            try:
+                self("search", 0.0)
+            except Stopped:
+                self._stop = True
 
 
 class StreamCurve(Levels):
@@ -56,10 +80,10 @@ class StreamCurve(Levels):
         floors: Array | None = None,
     ) -> None:
         super().__init__(weights, floors)
-        self.objective = StreamObjective(knowledge)
-        self.plain = None if plain is None else StreamObjective(plain)
+        self._seed, self._tell = options.seed, _Counting(options.progress)
+        self.objective = StreamObjective(knowledge, counted=self._tell.count)
+        self.plain = None if plain is None else StreamObjective(plain, counted=self._tell.count)
         self.stopped = False
-        self._seed, self._tell = options.seed, options.tell
         small = len(knowledge.transition) <= _SMALL
         self._pace, usual = (STREAM, _STARTS) if small else (LARGE_STREAM, _STARTS_OF_LARGE)
         self._starts = usual if options.starts is None else options.starts
@@ -101,7 +125,7 @@ class StreamCurve(Levels):
         self, near: JointResult, finest: float, *, level: float | None = None, loss: float | None = None
     ) -> JointResult:
         """A result once more, where every number really carries as much noise as ``finest`` says at least."""
-        objective = StreamObjective(self.objective.knowledge, finest=finest)
+        objective = StreamObjective(self.objective.knowledge, finest=finest, counted=self._tell.count)
 
         def polished(level: float) -> JointResult:
             race = Race(objective, self._least_loss(level), self._tell, self._pace, near.shrink)

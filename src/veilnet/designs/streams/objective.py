@@ -12,7 +12,7 @@ now, P_h = (Σ^-1 + Y)^-1 with hindsight. The adjoints of both are Stein equatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,9 +29,12 @@ holds no new noise, is thus still regular; what is handed out is exact and judge
 class StreamObjective:
     """Loss and privacies as functions of X, one (count, d, d) array per group of agents who know equally much."""
 
-    def __init__(self, knowledge: JointState, *, finest: float = FINEST) -> None:
+    def __init__(
+        self, knowledge: JointState, *, finest: float = FINEST, counted: Callable[[], None] | None = None
+    ) -> None:
         self.knowledge = knowledge
         self.finest = finest
+        self._counted = counted  # called with every evaluation
         self.groups = knowledge.blocks.groups
         self.targets = len(knowledge.private)
         self.evaluations = 0
@@ -47,6 +50,8 @@ class StreamObjective:
     def __call__(self, shrink: Sequence[Array]) -> Evaluation:
         """Loss and privacies at X, infinite where the messages leave no steady state."""
         self.evaluations += 1
+        if self._counted is not None:
+            self._counted()
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._evaluation(shrink)
@@ -85,7 +90,9 @@ class StreamObjective:
 
     def coarser(self, finest: float) -> StreamObjective:
         """The same with a larger least noise: a smoother landscape to begin a search in."""
-        return self if self.finest >= finest else StreamObjective(self.knowledge, finest=finest)
+        if self.finest >= finest:
+            return self
+        return StreamObjective(self.knowledge, finest=finest, counted=self._counted)
 
     def finer(self, coarse: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
         """The X that says here what another one says where the least noise is larger."""
