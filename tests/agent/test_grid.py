@@ -14,13 +14,14 @@ from veilnet._core.errors import InvalidNetwork, InvalidReading
 from veilnet.agent.grid import (
     CROSSING_LIMIT,
     ROUNDING_COST,
-    crossing_probability,
+    checked_steps,
+    crossing_weights,
     grid_step,
     grid_steps,
-    release,
-    round_to_grid,
+    whole_steps,
 )
-from veilnet.agent.randomness import noise_source
+from veilnet.agent.grid import rounded_to_grid as release_in_steps
+from veilnet.agent.randomness import NoiseSource, noise_source
 
 FALSE_ALARM = 1e-6
 
@@ -28,6 +29,25 @@ FALSE_ALARM = 1e-6
 def rounding_cost(covariance: np.ndarray, step: np.ndarray) -> float:
     """The smallest η with diag(step²/6) ⪯ η·covariance, by an eigenvalue of the pencil."""
     return float(linalg.eigh(np.diag(step**2 / 6.0), covariance, eigvals_only=True)[-1])
+
+
+def round_to_grid(values: object, step: object) -> np.ndarray:
+    """The nearest multiple of a step, as an agent rounds."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return whole_steps(np.asarray(np.asarray(values, float) / checked_steps(step))) * checked_steps(step)
+
+
+def rounded_to_grid(values: object, step: object, deviation: object, source: NoiseSource) -> np.ndarray:
+    """Numbers with noise of some deviation, as they may leave on a grid."""
+    numbers, grid = np.asarray(values, float), checked_steps(step)
+    deviations = np.broadcast_to(np.asarray(deviation) / grid, numbers.shape[-1:])
+    return release_in_steps(np.asarray(numbers / grid), deviations, source) * grid
+
+
+def crossing_probability(readings: object, compression: object, step: object) -> np.ndarray:
+    """The bound that the weights stand for; not a number, or infinite, where a reading is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.abs(np.asarray(readings, float)) @ crossing_weights(compression, step)
 
 
 def releasable(readings: object, compression: object, steps: object) -> np.ndarray:
@@ -258,13 +278,13 @@ def test_low_bits_of_ungridded_numbers_betray_what_was_withheld_and_gridded_ones
 
     bare = attack.numbers(readings)
     bare_absent = attack.numbers(without_hidden(attack, readings, present))
-    released = release(bare[:, np.newaxis], step, 0.0, noise_source(1))[:, 0]
+    released = rounded_to_grid(bare[:, np.newaxis], step, 0.0, noise_source(1))[:, 0]
     assert successes(bare) > 0.9 * count
     low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], count, 0.5)
     assert low <= successes(released) <= high
     # and no attack whatever: the numbers are those that would have been released had nothing been hidden
     assert (bare != bare_absent)[present].mean() > 0.9
-    assert (released == release(bare_absent[:, np.newaxis], step, 0.0, noise_source(1))[:, 0]).all()
+    assert (released == rounded_to_grid(bare_absent[:, np.newaxis], step, 0.0, noise_source(1))[:, 0]).all()
 
 
 def test_numbers_on_a_boundary_would_betray_without_dither_and_do_not_with_it() -> None:
@@ -280,10 +300,10 @@ def test_numbers_on_a_boundary_would_betray_without_dither_and_do_not_with_it() 
     assert (without_hidden(attack, readings, present) == absent).all()
     hiding, nothing = attack.numbers(readings)[:, np.newaxis], attack.numbers(absent)[:, np.newaxis]
     assert (round_to_grid(hiding, step) != round_to_grid(nothing, step))[present].mean() > 0.2
-    dithered = release(hiding, step, 0.0, noise_source(4))
-    assert (dithered == release(nothing, step, 0.0, noise_source(4))).all()
+    dithered = rounded_to_grid(hiding, step, 0.0, noise_source(4))
+    assert (dithered == rounded_to_grid(nothing, step, 0.0, noise_source(4))).all()
     # with draws nobody can repeat: up or down is a fair coin, for either secret
-    upward = (release(hiding, step, 0.0, noise_source()) > hiding)[:, 0]
+    upward = (rounded_to_grid(hiding, step, 0.0, noise_source()) > hiding)[:, 0]
     for secret in (True, False):
         chosen = upward[present == secret]
         low, high = stats.binom.ppf([FALSE_ALARM / 100, 1 - FALSE_ALARM / 100], chosen.size, 0.5)
@@ -293,7 +313,7 @@ def test_numbers_on_a_boundary_would_betray_without_dither_and_do_not_with_it() 
 def test_only_numbers_whose_noise_does_not_blur_the_grid_are_dithered() -> None:
     steps = np.array([1.0, 0.5, 2.0])
     values = np.tile([0.3, 0.3, 0.3], (50_000, 1))
-    released = release(values, steps, [0.0, 0.7, 1.9], noise_source(9))
+    released = rounded_to_grid(values, steps, [0.0, 0.7, 1.9], noise_source(9))
     assert (released[:, 1] == 0.5).all()
     assert (released == round_to_grid(released, steps)).all()
     for column, expected in ((0, 0.3), (2, 0.15)):  # the chance of going up is what makes it unbiased
@@ -301,17 +321,17 @@ def test_only_numbers_whose_noise_does_not_blur_the_grid_are_dithered() -> None:
         low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(values), expected)
         assert low <= ups <= high
         assert set(np.unique(released[:, column])) == {0.0, steps[column]}
-    single = release(np.array([0.25, 0.3]), [1.0, 0.5], 0.0, noise_source())
+    single = rounded_to_grid(np.array([0.25, 0.3]), [1.0, 0.5], 0.0, noise_source())
     assert single.shape == (2,)
     with pytest.raises(InvalidReading):
-        release([[0.0, np.nan]], 1.0, 0.0, noise_source())
+        rounded_to_grid([[0.0, np.nan]], 1.0, 0.0, noise_source())
 
 
 def test_dither_costs_no_more_than_promised() -> None:
     rng = np.random.default_rng(23)
     values = rng.standard_normal((400_000, 1))
     step = float(grid_step(1.0, cost=1e-2))  # coarse, so that its cost shows
-    errors = (release(values, step, 0.0, noise_source(5)) - values)[:, 0]
+    errors = (rounded_to_grid(values, step, 0.0, noise_source(5)) - values)[:, 0]
     # errors are triangular on (-step, step): variance step²/6, fourth moment step⁴/15
     deviation = step**2 * np.sqrt((1 / 15 - 1 / 36) / errors.size)
     assert abs(np.mean(errors**2) - step**2 / 6) < stats.norm.isf(FALSE_ALARM / 2) * deviation
@@ -325,7 +345,9 @@ def test_last_bits_kept_by_the_grid_are_even_handed() -> None:
     present = np.arange(40_000) % 2 == 0
     step = float(grid_step(attack.weight * np.sqrt(2.0)))
     numbers = attack.numbers(attack.readings(rng, present))
-    multiples = (release(numbers[:, np.newaxis], step, 0.0, noise_source(6)) / step).astype(np.int64).ravel()
+    multiples = (
+        (rounded_to_grid(numbers[:, np.newaxis], step, 0.0, noise_source(6)) / step).astype(np.int64).ravel()
+    )
     table = np.array(
         [np.bincount(multiples[present == secret] % 32, minlength=32) for secret in (True, False)]
     )

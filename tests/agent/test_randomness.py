@@ -26,8 +26,6 @@ from veilnet.agent.randomness import (
     SystemNoise,
     noise_source,
     normal_from_bits,
-    secure_normal,
-    secure_uniform,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.system_entropy]
@@ -38,7 +36,7 @@ DRAWS = 4_000_000
 
 @pytest.fixture(scope="module")
 def draws() -> np.ndarray:
-    return secure_normal((DRAWS,))
+    return SystemNoise().normal((DRAWS,))
 
 
 def looks_uniform(values: np.ndarray) -> bool:
@@ -135,12 +133,12 @@ def test_draws_are_standard_normal(draws: np.ndarray) -> None:
 
 
 def test_uniform_draws_are_uniform_and_independent_of_each_other() -> None:
-    first, second = secure_uniform((300_000,)), secure_uniform((300_000,))
+    first, second = SystemNoise().uniform((300_000,)), SystemNoise().uniform((300_000,))
     assert looks_uniform(first + 0.5)
     assert looks_uniform((first * 2.0**20) % 1.0)  # the low bits, too
     assert looks_uniform((first - second) % 1.0)
     assert -0.5 <= first.min() < first.max() <= 0.5
-    assert secure_uniform((2, 3)).shape == (2, 3)
+    assert SystemNoise().uniform((2, 3)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("threshold", [1.0, 2.0, 3.0, 3.5, 4.0, 4.5, 5.0])
@@ -157,7 +155,7 @@ def test_signs_do_not_depend_on_sizes(draws: np.ndarray) -> None:
 
 
 def test_columns_of_a_block_have_the_identity_as_covariance() -> None:
-    block = secure_normal((200_000, 5))
+    block = SystemNoise().normal((200_000, 5))
     low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(block))
     for column in range(5):
         assert low < block[:, column] @ block[:, column] < high
@@ -176,7 +174,7 @@ def test_draws_of_one_call_are_independent_at_every_distance(draws: np.ndarray, 
 
 
 def test_consecutive_calls_are_independent() -> None:
-    first, second = secure_normal((300_000,)), secure_normal((300_000,))
+    first, second = SystemNoise().normal((300_000,)), SystemNoise().normal((300_000,))
     assert look_uncorrelated(first, second)
     assert look_uncorrelated(np.abs(first) - np.sqrt(2 / np.pi), second)
     assert not (first == second).any()
@@ -266,7 +264,7 @@ def test_any_other_source_is_refused(rng: object) -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,), (3, 4), (2, 3, 4)])
 def test_draws_have_the_shape_asked_for(shape: tuple[int, ...]) -> None:
-    drawn = secure_normal(shape)
+    drawn = SystemNoise().normal(shape)
     assert drawn.shape == shape
     assert drawn.dtype == np.float64
 
@@ -274,7 +272,7 @@ def test_draws_have_the_shape_asked_for(shape: tuple[int, ...]) -> None:
 def test_temporaries_stay_small_whatever_is_asked_for() -> None:
     tracemalloc.start()
     try:
-        drawn = secure_normal((1_000_000,))
+        drawn = SystemNoise().normal((1_000_000,))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

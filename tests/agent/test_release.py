@@ -12,8 +12,10 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network, random_sanitizers
 from helpers.statistics_tests import law_is_off
-from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability, grid_steps
+from veilnet._core.types import Array
+from veilnet.agent.grid import CROSSING_LIMIT, crossing_weights, grid_steps
 from veilnet.agent.randomness import SeededNoise, noise_source
+from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import NotPrivate, release_stack, release_valid
 from veilnet.plans.plan import make_plan
 from veilnet.plans.release_grid import with_release_grid
@@ -127,8 +129,10 @@ def test_a_reading_beyond_the_reach_of_the_grid_counts_as_its_end() -> None:
         agent.sanitize([[-1.7e300, 1.7e300], [1e20, -1e20]], rng=2), agent.sanitize(ends, rng=2)
     )
     centred = ends - agent.offset
-    assert np.max(crossing_probability(centred, agent.compression, agent.grid)) <= CROSSING_LIMIT * (1 + 1e-9)
-    assert np.min(crossing_probability(centred, agent.compression, agent.grid)) > CROSSING_LIMIT / 2
+    assert agent.grid is not None
+    crossing = np.abs(centred) @ crossing_weights(agent.compression, agent.grid)
+    assert np.max(crossing) <= CROSSING_LIMIT * (1 + 1e-9)
+    assert np.min(crossing) > CROSSING_LIMIT / 2
 
 
 @pytest.mark.parametrize(
@@ -275,22 +279,43 @@ def test_make_plan_accepts_limits_and_names() -> None:
 
 
 def test_a_stack_of_agents_sends_what_each_would_alone() -> None:
-    """To the last bit, from the same draws: agents with noise, dither, offsets, and a reading that is none."""
+    """To the last bit, from the same draws: with noise on some numbers, dither, offsets, far readings and none."""
     rng = np.random.default_rng(5)
     C, offset = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 4))
-    grid, resolution = np.full((3, 2), 2.0**-9), np.full((3, 4), 0.25)
+    noise, steps = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.full((3, 4), 0.25)
     readings = rng.normal(size=(50, 3, 4))
-    readings[7, 1, 2] = np.nan
+    readings[7, 1, 2], readings[9, 2, 0] = np.nan, 1e30
     for k in range(3):
+        some = [k]
         alone = vn.Sanitizer(
-            C[k], np.eye(2), offset=offset[k], grid=2.0**-9, resolution=0.25, dither=2, agent="a"
+            C[k], noise[k], offset=offset[k], grid=2.0**-9, resolution=0.25, dither=2, agent="a"
         )
-        one = slice(k, k + 1)
-        stacked = release_stack(
-            readings[:, one], SeededNoise(np.random.default_rng(6)), compression=C[one], grid_step=grid[one],
-            variances=np.ones((1, 2)), offset=offset[one], resolution=resolution[one],
-        )[:, 0]  # fmt: skip
+        recipe = stack_recipe(C[some], noise[some], offset[some], steps[some])
+        stacked = release_stack(recipe, readings[:, some], SeededNoise(np.random.default_rng(6)))[:, 0]
         valid = np.isfinite(readings[:, k]).all(axis=1)
         np.testing.assert_array_equal(np.isfinite(stacked).all(axis=1), valid)
         if valid.all():
             np.testing.assert_array_equal(stacked, np.asarray(alone.sanitize(readings[:, k], rng=6)))
+
+
+def test_agents_of_a_stack_send_their_own_numbers() -> None:
+    """Four agents at once: each sends its own C (y - offset) on its grid, and is silent alone where it reads none."""
+    rng = np.random.default_rng(8)
+    C, offset, readings = rng.normal(size=(4, 2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(20, 4, 3))
+    readings[7, 1, 2], readings[9, 0, 0], readings[11, 3] = np.nan, np.inf, 1e308
+    recipe = stack_recipe(C, np.zeros((4, 2)), offset, np.zeros((4, 3)))
+    sent = release_stack(recipe, readings, SeededNoise(np.random.default_rng(9)))
+    for silent in (np.isnan(sent).any(axis=2), np.isnan(sent).all(axis=2)):
+        assert np.argwhere(silent).tolist() == [[7, 1], [9, 0], [11, 3]]
+    exact = np.einsum("skn,tsn->tsk", C, np.where(silent[:, :, None], 0.0, readings) - offset)
+    assert np.nanmax(np.abs(sent - exact)) <= 2.0**-9 * (1 + 1e-9)
+    np.testing.assert_array_equal(np.nan_to_num(sent) % 2.0**-9, 0.0)
+
+
+def stack_recipe(C: Array, variances: Array, offset: Array, steps: Array) -> Recipe:
+    noise = variances[:, :, None] * np.eye(C.shape[1])
+    return prepare(
+        agent="", compression=C, noise=noise, noise_root=noise, offset=offset, names=(), memory=None,
+        limits=(np.full(offset.shape, -np.inf), np.full(offset.shape, np.inf)),
+        grid_step=np.full(C.shape[:2], 2.0**-9), steps=steps, draws=np.where(steps > 0, 2.0, 0.0),
+    )  # fmt: skip

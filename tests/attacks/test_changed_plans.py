@@ -142,7 +142,7 @@ def test_a_plan_that_tells_more_waits_for_consent(
     capfd.readouterr()
     assert run(["inspect", str(hall(place)), *trust]) == 1
     said = capfd.readouterr().out
-    assert "MORE than the plan that was agreed to: more would be told of" in said
+    assert "MORE than the plan that was agreed to: more would be revealed of" in said
     assert "with --confirm" in said
     refused(sanitized(), "agreed to")  # reading it is no consent
     assert run(["inspect", str(hall(place)), *trust, "--confirm"]) == 1  # agreed to, and still alarming

@@ -54,7 +54,7 @@ def test_one_draw_would_be_undone() -> None:
     sanitizers = {name: each.for_agent(name, once) for name, each in plan.sanitizers.items()}
     weak = vn.Plan(once, sanitizers, "perfect", plan.utility, plan.privacy, plan.certificate)
     assert attack(weak, once, ROWS, 2).best < 0.87
-    promise = Promise(vn.utility(once, sanitizers), vn.privacy(once, sanitizers), {}, None)
+    promise = Promise(utility=vn.utility(once, sanitizers), privacy=vn.privacy(once, sanitizers))
     wrong = {finding.what for finding in certify(once, sanitizers, promise).findings if not finding.ok}
     assert wrong == {DITHERED}
 
@@ -89,7 +89,7 @@ def test_a_plan_that_counts_dither_on_a_whole_reading_is_refused_and_fails_its_a
     counted = plan.network.replace(dither=1)
     sanitizers = {name: each.for_agent(name, counted) for name, each in plan.sanitizers.items()}
     utility, privacy = vn.utility(counted, sanitizers), vn.privacy(counted, sanitizers)
-    certificate = certify(counted, sanitizers, Promise(utility, privacy, {}, None))
+    certificate = certify(counted, sanitizers, Promise(utility=utility, privacy=privacy))
     assert [finding.found for finding in certificate.findings if finding.what == DITHERED] == [5.0]
     old = vn.Plan(counted, sanitizers, "perfect", utility, privacy, certificate)
     trials = vn.Trials(rows=4000)

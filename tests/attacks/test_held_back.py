@@ -121,9 +121,9 @@ def test_inspect_alarms_and_verify_fails_where_limits_are_within_what_readings_d
 
 def test_without_a_prior_it_is_said_that_nothing_is_known() -> None:
     network = home(limits={"room": ([0.0, -50.0], [620.0, 50.0])}).replace(prior=None)
-    assert "cannot be told without a prior" in "\n".join(vn.check(network).notes())
+    assert "cannot be computed without a prior" in "\n".join(vn.check(network).notes())
     plan = vn.design(network)
-    assert "cannot be told without a prior" in "\n".join(plan.notes())
+    assert "cannot be computed without a prior" in "\n".join(plan.notes())
     found = inspect(plan.sanitizers["room"])
     assert all(each.beyond is None for each in found.reaches)
     assert "how often it is beyond is not known" in str(found)

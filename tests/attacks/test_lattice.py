@@ -251,7 +251,7 @@ def test_the_certificate_wants_the_dither() -> None:
     """A plan whose agents do not dither does not keep a promise that counts on it."""
     plan = vn.design(house())
     bare = {agent: s.replace(resolution=None) for agent, s in plan.sanitizers.items()}
-    promise = Promise(plan.utility, plan.privacy, {}, None)
+    promise = Promise(utility=plan.utility, privacy=plan.privacy)
     assert certify(plan.network, plan.sanitizers, promise).ok
     complaint = certify(plan.network, bare, promise).complaint()
     assert complaint == f"{DITHERED}: promised 0, found 5"

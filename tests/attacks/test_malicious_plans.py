@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -398,13 +397,6 @@ def test_a_plan_that_does_not_hold_is_not_signed(folder: Path, tmp_path: Path) -
     malicious(folder / "a0.json")
     assert run(["sign", str(folder), "--new-key", str(tmp_path / "designer.key")]) == 2
     assert not list(folder.glob("*.dsse"))
-
-
-def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "securesystemslib", None)
-    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
-    with pytest.raises(vn.VeilnetError, match='pip install "veilnet\\[sign\\]"'):
-        make_key(tmp_path / "k.key")
 
 
 def test_verify_says_which_agents_send_raw_readings(

@@ -85,7 +85,7 @@ def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
     assert verdict.at_least
     assert not verdict.achievable
     assert "error variance grows at least" in str(verdict)
-    assert "cannot be told" in str(verdict)
+    assert "cannot be decided" in str(verdict)
     with study.mp.workdps(study.DIGITS):
         truth = study.Truth(network, verdict.shares.sanitizers)
         for name in verdict.at_least:

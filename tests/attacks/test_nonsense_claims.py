@@ -24,7 +24,7 @@ def hidden_by(strength: float) -> tuple[vn.Network, dict[str, vn.Sanitizer]]:
 @pytest.mark.parametrize("boast", [1.00001, 2.0, 1e6, 1e291])
 def test_no_finite_claim_above_the_truth_is_confirmed(strength: float, boast: float) -> None:
     network, sanitizers = hidden_by(strength)
-    claim = Promise(0.0, {"g": strength * boast}, {}, None)
+    claim = Promise(utility=0.0, privacy={"g": strength * boast})
     assert not certify(network, sanitizers, claim).ok
     assert not certify(network, sanitizers, replace(claim, privacy={"g": np.inf})).ok
     true = certify(network, sanitizers, replace(claim, privacy={"g": strength}))
@@ -65,7 +65,7 @@ def test_check_says_infinite_only_where_it_is(seen: float) -> None:
 def test_a_public_loss_beyond_all_figures_is_confirmed_and_a_smaller_claim_is_not() -> None:
     network = vn.Network({"a": np.eye(2)}, 1.0, [[1, 0]], {"g": [0, 1]})
     sanitizers = {"a": vn.Sanitizer(noise=[2e17, 0.0])}
-    claim = Promise(-2e17, {"g": 0.0}, {}, None)
+    claim = Promise(utility=-2e17, privacy={"g": 0.0})
     assert certify(network, sanitizers, claim).ok
     assert certify(network, sanitizers, replace(claim, utility=-np.inf)).ok
     assert not certify(network, sanitizers, replace(claim, utility=-1e12)).ok

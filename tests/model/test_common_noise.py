@@ -322,10 +322,10 @@ BAD = {
     "noise loadings: .*'c'": vn.CommonNoise(own=1.0, loadings={"c": [1.0]}),
     "at least one common disturbance": vn.CommonNoise(own=1.0, loadings={}),
     "noise loadings: .*finite": vn.CommonNoise(own=1.0, loadings=[1.0, np.nan, 0.0]),
-    "noise common: expected the covariance of 1": vn.CommonNoise(
+    "noise common: expected one number, 1 numbers or a 1 x 1 matrix": vn.CommonNoise(
         own=1.0, loadings=np.ones(3), common=np.eye(2)
     ),
-    "noise common: expected variances": vn.CommonNoise(own=1.0, loadings=np.ones(3), common=-1.0),
+    "noise common: .*found the number -1": vn.CommonNoise(own=1.0, loadings=np.ones(3), common=-1.0),
     "noise common": vn.CommonNoise(own=1.0, loadings=np.ones((3, 2)), common=[[1.0, 2.0], [2.0, 1.0]]),
     "exceeds what floating point": vn.CommonNoise(own=1.0, loadings=[1e200, 0.0, 0.0]),
 }

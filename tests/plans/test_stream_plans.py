@@ -101,5 +101,5 @@ def test_a_certificate_of_a_stream_is_not_that_of_a_row() -> None:
     network = random_stream(8, radius=0.95)
     of_row = vn.design(network.one_row)
     assert np.any([vn.privacy(network, of_row)[n] < 0.9 * p for n, p in of_row.privacy.items()])
-    promise = Promise(of_row.utility, of_row.privacy, {}, None)
+    promise = Promise(utility=of_row.utility, privacy=of_row.privacy)
     assert not certify(network, of_row.sanitizers, promise).ok

@@ -35,7 +35,7 @@ def _with_stack(plan: vn.Plan, number: int, changed: SanitizerStack) -> Mechanis
 
 
 def _promise(plan: vn.Plan) -> Promise:
-    return Promise(plan.utility, dict(plan.privacy), {}, 0.0)
+    return Promise(most_loss=0.0, utility=plan.utility, privacy=dict(plan.privacy))
 
 
 def _remembering(plan: vn.Plan) -> tuple[int, SanitizerStack]:

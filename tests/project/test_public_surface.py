@@ -180,7 +180,7 @@ def _is_error(thing: Any) -> bool:
 
 
 def test_audit_takes_few_parameters_and_its_groups_are_frozen() -> None:
-    assert len(parameters_of(vn.audit)) <= 9
+    assert len(parameters_of(vn.audit)) <= 10
     groups = (vn.WhatIf(releases=3), vn.Trials(), vn.DifferentialPrivacy(), vn.LedgerCheck("ledger.jsonl"))
     for group in groups:
         field = next(iter(group.__dataclass_fields__))

@@ -31,6 +31,8 @@ def room_of(module: str) -> str:
 def when_called(each: Import) -> bool:
     if each.function in DRAWN:
         return each.of.startswith("veilnet.report.")
+    if each.function == "__str__":  # a plan is put into words by a module that knows plans
+        return each.of == "veilnet.plans.in_words"
     if each.function == "_by_the_paper":  # design(method="alternating") is for comparison with the paper
         return each.of.startswith("veilnet.paper.alternating")
     return each.function in LAZY and each.of.startswith(("veilnet.io.", "veilnet.plans.verification"))

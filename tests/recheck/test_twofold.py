@@ -13,7 +13,7 @@ from helpers.networks import PRIORS, direct_growth, direct_information, random_n
 from veilnet._core.twofold import Twofold
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
-from veilnet.recheck.sums import DoubleRecheck
+from veilnet.recheck.sums import DoubleRecheck, information_sums
 from veilnet.recheck.twofold import TwofoldRecheck
 
 
@@ -87,7 +87,9 @@ def test_the_quick_recheck_agrees_with_the_definition(noise: str, kind: str) -> 
     network = random_network(7, noise=noise, prior="covariance")
     sanitizers = random_sanitizers(network, 7, kind)
     information = direct_information(network, sanitizers)
-    recheck = DoubleRecheck(network, mechanisms(network, sanitizers))
+    assert network.prior is not None
+    sums = information_sums(network, mechanisms(network, sanitizers))
+    recheck = DoubleRecheck(*(network.prior.information + each for each in sums))
     for rows in (network.U, *network.private.values()):
         expected = direct_growth(network, information, rows)
         assert recheck.growth(rows, 1e-14) == pytest.approx(expected, rel=1e-7, abs=1e-9)

@@ -147,7 +147,7 @@ def test_it_names_the_reading() -> None:
     names = ("T1", "RH1", "CO2")
     agreed = vn.Sanitizer([[1.0, 1.0, 0.0]], names=names)
     more = vn.Sanitizer([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [0.0, 1.0], names=names)
-    assert what_more(more, agreed) == ("more would be told of CO2, exactly or with less noise",)
+    assert what_more(more, agreed) == ("more would be revealed of CO2, exactly or with less noise",)
     assert what_more(agreed, more) == ()
 
 
@@ -156,7 +156,7 @@ def test_readings_are_matched_by_name() -> None:
     assert what_more(vn.Sanitizer([[2.0, 1.0]], names=("RH1", "T1")), agreed) == ()
     assert what_more(vn.Sanitizer([[1.0, 2.0]], names=("RH1", "T1")), agreed) != ()
     grown = what_more(vn.Sanitizer([[1.0, 2.0, 1.0]], names=("T1", "RH1", "CO2")), agreed)
-    assert "told of CO2" in grown[0]
+    assert "revealed of CO2" in grown[0]
     assert "cannot be compared" in what_more(vn.Sanitizer([[1.0, 2.0, 0.0]]), agreed)[0]
 
 
@@ -170,7 +170,7 @@ def test_a_smaller_dither_and_wider_limits_are_more() -> None:
     )
     assert what_more(careful.replace(resolution=None), careful)
     assert what_more(careful.replace(limits=([0, 0], [50, 100])), careful) == (
-        "more would be told where T1 is beyond the limits there were",
+        "more would be revealed where T1 is beyond the limits there were",
     )
     assert what_more(careful.replace(limits=None), careful)
     assert what_more(careful.replace(resolution=[0.2, 2.0]), careful) == ()

@@ -27,7 +27,7 @@ class Frozen:
     def _freeze(self) -> None:
         """From now on no attribute can be set, and no array in one can be written to."""
         for value in self.__dict__.values():
-            lock(value)
+            make_read_only(value)
         self.__dict__["_frozen"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -67,7 +67,7 @@ class Frozen:
         for name, value in state.items():
             self.__dict__[name] = MappingProxyType(value.items) if isinstance(value, _Proxied) else value
         for value in self.__dict__.values():
-            lock(value)
+            make_read_only(value)
 
 
 class derived(cached_property[T]):
@@ -80,7 +80,7 @@ class derived(cached_property[T]):
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         value = super().__get__(instance, owner)
         if instance is not None:
-            lock(value)
+            make_read_only(value)
         return value
 
 
@@ -95,7 +95,7 @@ class MadeOnDemand:
     """Base of mappings that make what they hold when asked for it, from arrays that are read-only already."""
 
 
-def lock(value: Any) -> None:
+def make_read_only(value: Any) -> None:
     """Make every array in a value read-only: the array itself, or those in tuples, lists and mappings."""
     if isinstance(value, MadeOnDemand):
         return
@@ -103,7 +103,7 @@ def lock(value: Any) -> None:
         value.flags.writeable = False
     elif isinstance(value, Mapping):
         for item in value.values():
-            lock(item)
+            make_read_only(item)
     elif isinstance(value, tuple | list):
         for item in value:
-            lock(item)
+            make_read_only(item)

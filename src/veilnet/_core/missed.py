@@ -12,6 +12,6 @@ MISSED = float("inf")
 LONGEST_GAP = 100_000
 """Most rows of a stream that follow one another of which nobody has anything.
 
-Whoever meets a gap goes through each of its rows, and keeps them: a clock that is wrong, or false, must not fill the
-memory. It is a day of seconds, two months of minutes, and the same in files and live.
+Programs that meet a gap go through each of its rows, and keep them: a clock that is wrong, or false, must not fill
+the memory. It is a day of seconds, two months of minutes, and the same in files and live.
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.frozen import MadeOnDemand, lock
+from veilnet._core.frozen import MadeOnDemand, make_read_only
 from veilnet._core.types import Array
 
 T_co = TypeVar("T_co", covariant=True)
@@ -115,7 +115,7 @@ class ByAgent(MadeOnDemand, Mapping[str, T_co]):
     def __contains__(self, name: object) -> bool:
         return name in self._places
 
-    def __reduce__(self) -> tuple[type[dict[str, T_co]], tuple[dict[str, T_co]]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)  # what makes the values stays here
 
     def __repr__(self) -> str:
@@ -125,24 +125,15 @@ class ByAgent(MadeOnDemand, Mapping[str, T_co]):
 _SHOWN = 100
 
 
-class RowsByAgent(MadeOnDemand, Mapping[str, Array]):
+class RowsByAgent(ByAgent[Array]):
     """agent -> its rows of something stacked, views made on demand."""
 
     def __init__(
         self, names: Sequence[str], places: Mapping[str, int], blocks: Blocks, stacked: Array
     ) -> None:
-        self.names, self._places, self.blocks = names, places, blocks
-        self.stacked = stacked
-        lock(stacked)
+        super().__init__(names, places, lambda place: stacked[blocks.rows(place)])
+        self.names, self.blocks, self.stacked = names, blocks, stacked
+        make_read_only(stacked)
 
-    def __getitem__(self, name: str) -> Array:
-        return self.stacked[self.blocks.rows(self._places[name])]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowsByAgent, (self._names, self._places, self.blocks, self.stacked)

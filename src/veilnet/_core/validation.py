@@ -6,7 +6,8 @@ What describes a network raises InvalidNetwork; functions that read a question g
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -101,6 +102,32 @@ def as_square(value: Any, name: str, size: int) -> Array:
     return symmetric(array, name)
 
 
+def diagonal_or_whole(value: Any, name: str, size: int) -> Array:
+    """A finite matrix of known size, or its diagonal: one number for all of it, or so many."""
+    array = as_array(value, name)
+    if array.ndim == 0 or array.shape == (size,):
+        return np.diag(np.broadcast_to(array, (size,)))
+    if array.shape != (size, size):
+        raise InvalidNetwork(
+            f"{name}: expected one number, {size} numbers or a {size} x {size} matrix, found shape {array.shape}"
+        )
+    return array
+
+
+def as_covariance(value: Any, name: str, size: int) -> Array:
+    """A covariance of known size: one variance for all, so many variances, or the whole matrix."""
+    return semidefinite(symmetric(diagonal_or_whole(value, name, size), name), name)
+
+
+def one_or_each(value: Any, count: int) -> Array | None:
+    """So many numbers, finite or not: one for all, or each its own. None where it is neither."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return np.array(np.broadcast_to(array, (count,))) if array.shape in ((), (count,)) else None
+
+
 def symmetric(array: Array, name: str) -> Array:
     """The symmetric part of one matrix or a stack of them; asymmetry beyond rounding is an error."""
     mirrored = np.swapaxes(array, -1, -2)
@@ -120,13 +147,21 @@ def symmetric(array: Array, name: str) -> Array:
 
 def semidefinite(array: Array, name: str) -> Array:
     """A symmetric matrix without negative eigenvalues (relative to its own diagonal)."""
+    if not array.size:
+        return array
     lowest = lowest_relative_eigenvalue(array)
     if lowest < -ROUNDING * max(1, array.shape[0]):
         raise InvalidNetwork(
-            f"{name}: expected a positive semidefinite matrix, found the relative eigenvalue {lowest:.3g}; "
-            "a covariance or information matrix has none below zero"
+            f"{name}: expected a positive semidefinite matrix, found the {_what_is_negative(array, lowest)}; "
+            "a covariance or information matrix has nothing below zero"
         )
     return array
+
+
+def _what_is_negative(array: Array, lowest: float) -> str:
+    if np.isfinite(lowest):
+        return f"relative eigenvalue {lowest:.3g}"
+    return f"number {np.min(np.diagonal(array)):.6g} on its diagonal"
 
 
 def lowest_relative_eigenvalues(stack: Array) -> Array:
@@ -172,27 +207,21 @@ def expect(value: Any, kind: type, what: str) -> None:
         raise InvalidRequest(f"{what}: expected a veilnet.{kind.__name__}, found {type(value).__name__}")
 
 
-def freeze(*arrays: Array) -> None:
-    """Make arrays that are shared read-only."""
-    for array in arrays:
-        array.flags.writeable = False
-
-
 def refuse_unknown(
-    given: Iterable[Any], known: Sequence[str], what: str, *, error: Refusal = InvalidNetwork
+    given: Iterable[Any], known: Collection[str], what: str, *, error: Refusal = InvalidNetwork
 ) -> None:
     """Refuse names that are not among the known ones."""
-    here = set(known)
+    here = known if isinstance(known, Mapping) else set(known)
     strangers = [str(name) for name in given if name not in here]
     if strangers:
         raise unknown(strangers, known, what, error=error)
 
 
 def unknown(
-    given: Sequence[str], known: Sequence[str], what: str, *, error: Refusal = InvalidNetwork
+    given: Sequence[str], known: Collection[str], what: str, *, error: Refusal = InvalidNetwork
 ) -> VeilnetError:
     """The error for names that are not there, with those that are."""
-    shown = ", ".join(repr(name) for name in list(known)[:8]) + (", ..." if len(known) > 8 else "")
+    shown = ", ".join(repr(name) for name in islice(known, 8)) + (", ..." if len(known) > 8 else "")
     return error(f"{what}: unknown {', '.join(repr(name) for name in given[:5])}; known are {shown}")
 
 
@@ -203,7 +232,7 @@ def _correlation_scale(array: Array) -> Array:
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether entries are masked out; without loading numpy.ma, which whoever has a masked array has done."""
+    """Whether entries are masked out; without loading numpy.ma, which a program with a masked array has done."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and bool(masked.is_masked(value))
 

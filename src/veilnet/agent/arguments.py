@@ -8,7 +8,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix, as_square, as_vector, semidefinite
+from veilnet._core.validation import as_array, as_matrix, as_vector
 from veilnet.agent.grid import checked_steps
 from veilnet.agent.memory import Memory
 from veilnet.model.readings import read_resolution
@@ -41,7 +41,7 @@ def read_memory(memory: Memory | None, compression: Any) -> Memory | None:
     return memory
 
 
-def read_columns(columns: int, memory: Memory) -> int:
+def readings_of_columns(columns: int, memory: Memory) -> int:
     """How many readings a compression with so many columns leaves beside a memory."""
     if columns != memory.order + memory.readings:
         raise InvalidNetwork(
@@ -51,26 +51,14 @@ def read_columns(columns: int, memory: Memory) -> int:
     return memory.readings
 
 
-def read_count(readings: Any) -> int:
+def read_reading_count(readings: Any) -> int:
     """A positive number of readings."""
     if not isinstance(readings, int | np.integer) or readings < 1:
         raise InvalidNetwork(f"readings: expected a positive whole number, found {readings!r}")
     return int(readings)
 
 
-def read_noise(noise: Any, sent: int) -> Array:
-    """Θ of so many numbers, from a covariance, variances or one variance."""
-    if noise is None:
-        return np.zeros((sent, sent))
-    array = as_array(noise, "noise")
-    if array.ndim == 0 or (array.ndim == 1 and array.shape == (sent,)):
-        array = np.diag(np.broadcast_to(array, (sent,)))
-    if sent == 0 and array.shape == (0, 0):
-        return array
-    return semidefinite(as_square(array, "noise", sent), "noise")
-
-
-def read_steps(resolution: Any, readings: int) -> Array:
+def read_lattice(resolution: Any, readings: int) -> Array:
     """The resolution of each reading."""
     try:
         return read_resolution(resolution, readings)

@@ -4,15 +4,15 @@ A reading y on a lattice of step q is moved by d, the sum of m uniform draws of 
 be the deviation that y + d has left for somebody who knows x, the other agents' readings and all numbers of the agent
 (mathematics, "Readings on a lattice"):
 
-- s = 0, the reading is sent whole: whoever rounds to the lattice has y, whatever one draw added. m = 0, and no figure
-  counts a dither. The same for a reading of which nothing is sent.
+- s = 0, the reading is sent whole: a receiver who rounds to the lattice has y, whatever one draw added. m = 0, and no
+  figure counts a dither. The same for a reading of which nothing is sent.
 - else, of one draw's variance rounding takes at most q²/12 exp(-4 π² s²/q²) away. Where that is no more than a
   thousandth of the reading's variance, m = 1: no error that is promised is off by more than that part.
 - otherwise m = 2: the mean of two draws is zero wherever between two lattice points their sum fell, so that rounding
   gains nothing, however small s is.
 
 Two draws thus serve whatever is sent. An agent with a memory has two, and so has one whose noise carries over from
-row to row: other rows tell of the reading too.
+row to row: other rows have information on the reading too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def with_more_dither(network: Network, sanitizers: Sanitizers) -> Network | None
     return network.replace(dither=np.where(wrong, MOST_DRAWS, network.draws)) if np.any(wrong) else None
 
 
-def settled(network: Network, sent: Callable[[Network], Sanitizers]) -> Network:
+def with_settled_dither(network: Network, sent: Callable[[Network], Sanitizers]) -> Network:
     """The network with the dither that what agents send calls for, which depends on their dither in turn.
 
     network: returned as it is where its dither was decided.

@@ -30,7 +30,7 @@ noise or dither rounds once more. Two readings with the same c'y, whatever they 
 number for the same draws unless a rounding boundary falls between the two computed values. The draws put it
 there with probability at most (n + 1)·2⁻⁵²·Σ|c_k y_k|/step (the larger of the two sums; large noise ν adds
 2⁻⁵²·|ν|/step, some 2⁻⁴⁰): 3e-10 for twelve readings whose terms sum to a hundred deviations. So much, and no
-more, can any attack on the low bits gain over guessing. :func:`crossing_probability` is this bound, and
+more, can any attack on the low bits gain over guessing. :func:`crossing_weights` give this bound, and
 an agent refuses readings for which it is above CROSSING_LIMIT: no grid below σ could hide the rounding errors
 of readings large enough. (Compensated dot products would square the unit roundoff; they cost several times
 the plain product, and the bound does not need them.)
@@ -57,7 +57,6 @@ CROSSING_LIMIT = 2.0**-12
 """Readings whose rounding errors cross a grid boundary more often than this are not released."""
 
 _LARGEST_MULTIPLE = 2.0**51  # multiples below it, and sums of two of them, are exact in float64
-_ROWS_AT_ONCE = 4096  # absolute values of a long block need not leave the cache
 _STEP_EXPONENTS = (-1000, 900)  # away from subnormal numbers and overflow, where multiples would not be exact
 
 
@@ -98,28 +97,11 @@ def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
     return grid_step(sigma * np.sqrt(smallest)[..., None], cost)
 
 
-def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
-    """How often, at most, the rounding errors of its sums move any number of a row to another grid point.
-
-    ``readings`` (..., n) and ``compression`` (m, n) give bounds (...): (n + 1)·2⁻⁵²·Σ|c_k y_k|/step, summed
-    over the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound
-    covers every order of summation, with or without fused operations.
-    """
-    weights = crossing_weights(compression, checked_steps(step))
-    numbers = np.asarray(readings, dtype=np.float64)
-    rows = numbers.reshape(-1, numbers.shape[-1])
-    bounds = np.empty(len(rows))
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            chunk = slice(start, start + _ROWS_AT_ONCE)
-            bounds[chunk] = np.abs(rows[chunk]) @ weights
-    return bounds.reshape(numbers.shape[:-1])
-
-
 def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
-    """What each reading adds to the bound of :func:`crossing_probability`, per unit; also of a stack (..., m, n).
+    """w with |y|'w at least the chance that rounding errors of sums move any number of a row to another grid point.
 
-    ``step`` is a grid that was checked.
+    That is (n + 1)·2⁻⁵²·Σ|c_k y_k|/step, summed over the m numbers of the row. It covers every order of summation,
+    with or without fused operations. Also of a stack (..., m, n). ``step`` is a grid that was checked.
     """
     matrix = np.abs(np.asarray(compression, dtype=np.float64))
     per_step = np.broadcast_to(np.asarray(step, dtype=np.float64), matrix.shape[:-1])
@@ -128,36 +110,29 @@ def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
     return np.asarray(np.maximum(weights, np.finfo(np.float64).tiny))
 
 
-def release(
-    values: npt.ArrayLike, step: npt.ArrayLike, noise_deviation: npt.ArrayLike, source: NoiseSource
-) -> Array:
-    """Computed numbers (..., m), their noise already added, as they may leave the agent: on the grid.
+def rounded_to_grid(multiples: Array, noise_deviation: Array, source: NoiseSource) -> Array:
+    """Computed numbers (..., m) in steps of their grid, noise added, as they may leave the agent: whole numbers.
 
-    ``noise_deviation`` is that of the noise which was added to each number, 0 where none was. Numbers whose
-    noise is smaller than their step, too small to blur the boundaries of the grid, are dithered.
+    ``noise_deviation`` (m,), in steps too, is that of the noise which was added to each number, 0 where none was.
+    Where it is below one step, too small to blur the boundaries of the grid, numbers are dithered.
     """
-    grid = np.asarray(step, dtype=np.float64)
-    numbers = np.asarray(values, dtype=np.float64)
-    needs_dither = np.broadcast_to(np.asarray(noise_deviation) < grid, numbers.shape[-1:])
+    needs_dither = noise_deviation < 1.0
     if needs_dither.all():
-        numbers = numbers + grid * source.uniform(numbers.shape)
+        multiples = multiples + source.uniform(multiples.shape)
     elif needs_dither.any():
-        dither = source.uniform((*numbers.shape[:-1], int(needs_dither.sum())))
-        numbers = numbers.copy()
-        numbers[..., needs_dither] += np.broadcast_to(grid, needs_dither.shape)[needs_dither] * dither
-    return round_to_grid(numbers, grid)
+        dither = source.uniform((*multiples.shape[:-1], int(needs_dither.sum())))
+        multiples = multiples.copy()
+        multiples[..., needs_dither] += dither
+    return whole_steps(multiples)
 
 
-def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
-    """The nearest multiple of ``step`` (a power of two, broadcast against ``values``), exactly; ties to even.
+def whole_steps(multiples: Array) -> Array:
+    """The nearest whole numbers of steps, exactly; ties to even.
 
     Zero is always +0: the sign of a zero would tell on which side the value lay. Values that are not finite
     or reach 2⁵¹ steps are refused, all of them with the first one named, since nothing of an uncertain row
     may leave.
     """
-    grid = checked_steps(step)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        multiples = np.asarray(np.asarray(values, dtype=np.float64) / grid)
     inside = np.abs(multiples) < _LARGEST_MULTIPLE
     if not inside.all():
         position = tuple(int(i) for i in np.argwhere(~inside)[0])
@@ -166,10 +141,9 @@ def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
             f"values: expected finite numbers below 2^51 steps of their grid, found another{where}; "
             "drop the row, or subtract a public offset from the readings"
         )
-    np.rint(multiples, out=multiples)
-    multiples *= grid
-    multiples += 0.0
-    return multiples
+    whole = np.rint(multiples)
+    whole += 0.0
+    return np.asarray(whole)
 
 
 def checked_steps(step: npt.ArrayLike, name: str = "step") -> Array:

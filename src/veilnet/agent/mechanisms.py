@@ -16,12 +16,12 @@ import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.frozen import Frozen, MadeOnDemand, lock
+from veilnet._core.frozen import Frozen, MadeOnDemand, make_read_only
 from veilnet._core.linalg import positive_root
 from veilnet._core.names import ByAgent
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet._core.validation import unknown
+from veilnet._core.validation import refuse_unknown
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
@@ -71,7 +71,7 @@ class SanitizerStack(Frozen):
     covariance: Array | None = None
 
     def __post_init__(self) -> None:
-        lock(self._arrays())
+        make_read_only(self._arrays())
 
     def _arrays(self) -> tuple[Any, ...]:
         return tuple(getattr(self, each.name) for each in fields(self))
@@ -441,9 +441,7 @@ def check_sanitizers(network: Network, sanitizers: Any) -> None:
         raise InvalidRequest(
             f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
         )
-    strangers = [str(name) for name in sanitizers if name not in network.position]
-    if strangers:
-        raise unknown(strangers, network.agents, "sanitizers", error=InvalidRequest)
+    refuse_unknown(sanitizers, network.position, "sanitizers", error=InvalidRequest)
     for name, sanitizer in sanitizers.items():
         if not isinstance(sanitizer, Sanitizer):
             raise InvalidRequest(

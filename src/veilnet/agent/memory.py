@@ -81,14 +81,14 @@ class Memory(Frozen):
     @derived
     def held(self) -> Array:
         """A bound on Σ_j |F^j K|, entry by entry: what the memory can hold of readings of size one."""
-        return sizes(self.transition, self.gain)
+        return summed_sizes(self.transition, self.gain)
 
     def passed_on(self, rows: Array) -> Array:
         """A bound on Σ_j |C F^j|, entry by entry: what an error in the memory can do to numbers sent from then on.
 
         rows: C, the columns of a compression that act on the memory.
         """
-        return sizes(self.transition.T, rows.T).T
+        return summed_sizes(self.transition.T, rows.T).T
 
     def reached(self, largest: Array) -> Array:
         """A bound on |F^j s| over all j, entry by entry, for every s with |s| <= largest.
@@ -162,7 +162,7 @@ def impulses(compression: Array, transition: Array, gain: Array) -> Iterator[Arr
         yield compression[..., :order] @ kept
 
 
-def sizes(transition: Array, columns: Array) -> Array:
+def summed_sizes(transition: Array, columns: Array) -> Array:
     """At least Σ_j |F^j B| over all j, F and B matrices or stacks of them.
 
     The first N terms one by one; T is their sum. The others are at most Σ_i |M^i| T over i > 0, M = F^N, and the

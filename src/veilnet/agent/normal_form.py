@@ -23,7 +23,7 @@ def normal_form(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     columns = np.sqrt(np.sum(_unit_rows(np.concatenate([sharp, blurred])) ** 2, axis=0))
     columns = np.where(columns > 0, columns, 1.0)
     exact = _row_basis(sharp / columns, np.linalg.norm(error / columns, axis=1))
-    # What is sent exactly may be subtracted from the noisy rows by whoever receives both.
+    # What is sent exactly may be subtracted from the noisy rows by the receiver of both.
     blurred = blurred / columns
     sizes = np.linalg.norm(blurred, axis=1)
     blurred = blurred - (blurred @ exact.T) @ exact

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,55 +43,57 @@ BYTES_PER_DRAW = 12
 _DRAWS_PER_CHUNK = 1 << 14  # temporaries stay in cache and below half a megabyte, whatever is asked for
 
 
-class NoiseSource(Protocol):
+class NoiseSource(ABC):
     """Standard normal and uniform draws, and whether they may protect anything."""
 
-    @property
-    def private(self) -> bool:
-        """True only if nobody can repeat the draws."""
+    private: bool
+    """True only if nobody can repeat the draws."""
 
+    @abstractmethod
     def normal(self, shape: tuple[int, ...]) -> Array:
         """Independent standard normal draws, one per entry of ``shape``."""
 
+    @abstractmethod
     def uniform(self, shape: tuple[int, ...]) -> Array:
         """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
 
 
-@dataclass(frozen=True)
-class SystemNoise:
+class SystemNoise(NoiseSource):
     """Draws from the operating system's entropy; no state, hence safe to fork, pickle, copy and share."""
 
-    @property
-    def private(self) -> bool:
-        """True: the draws cannot be repeated."""
-        return True
+    private = True
 
     def normal(self, shape: tuple[int, ...]) -> Array:
-        """Independent standard normal draws, one per entry of ``shape``."""
-        return secure_normal(shape)
+        draws = np.empty(math.prod(shape))
+        for start in range(0, draws.size, _DRAWS_PER_CHUNK):
+            chunk = draws[start : start + _DRAWS_PER_CHUNK]
+            count = chunk.size
+            entropy = os.urandom(BYTES_PER_DRAW * count)
+            leading = np.frombuffer(entropy, np.uint64, count)
+            trailing = np.frombuffer(entropy, np.uint32, count, offset=8 * count)
+            chunk[:] = normal_from_bits(leading, trailing)
+        return draws.reshape(shape)
 
     def uniform(self, shape: tuple[int, ...]) -> Array:
-        """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
-        return secure_uniform(shape)
+        """As said, each of 64 bits."""
+        draws = np.empty(math.prod(shape))
+        for start in range(0, draws.size, _DRAWS_PER_CHUNK):
+            chunk = draws[start : start + _DRAWS_PER_CHUNK]
+            np.multiply(np.frombuffer(os.urandom(8 * chunk.size), np.int64), 2.0**-64, out=chunk)
+        return draws.reshape(shape)
 
 
 @dataclass(frozen=True)
-class SeededNoise:
+class SeededNoise(NoiseSource):
     """Draws from a generator that can be repeated: for simulations only. What it produces is not private."""
 
     generator: np.random.Generator
-
-    @property
-    def private(self) -> bool:
-        """False: whoever knows the seed can subtract the noise."""
-        return False
+    private = False  # who knows the seed can subtract the noise
 
     def normal(self, shape: tuple[int, ...]) -> Array:
-        """Independent standard normal draws, one per entry of ``shape``."""
         return self.generator.standard_normal(shape)
 
     def uniform(self, shape: tuple[int, ...]) -> Array:
-        """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
         return self.generator.random(shape) - 0.5
 
 
@@ -107,28 +109,6 @@ def noise_source(rng: np.random.Generator | int | None = None) -> NoiseSource:
         "rng: expected None (secure noise) or, to simulate, a numpy.random.Generator or a non-negative seed, "
         f"found {type(rng).__name__}; leave it out to protect readings, pass a generator to simulate"
     )
-
-
-def secure_normal(shape: tuple[int, ...]) -> Array:
-    """Independent standard normal draws from the operating system's entropy; their law is stated above."""
-    draws = np.empty(math.prod(shape))
-    for start in range(0, draws.size, _DRAWS_PER_CHUNK):
-        chunk = draws[start : start + _DRAWS_PER_CHUNK]
-        count = chunk.size
-        entropy = os.urandom(BYTES_PER_DRAW * count)
-        leading = np.frombuffer(entropy, np.uint64, count)
-        trailing = np.frombuffer(entropy, np.uint32, count, offset=8 * count)
-        chunk[:] = normal_from_bits(leading, trailing)
-    return draws.reshape(shape)
-
-
-def secure_uniform(shape: tuple[int, ...]) -> Array:
-    """Independent 64-bit uniform draws between -1/2 and 1/2 from the operating system's entropy."""
-    draws = np.empty(math.prod(shape))
-    for start in range(0, draws.size, _DRAWS_PER_CHUNK):
-        chunk = draws[start : start + _DRAWS_PER_CHUNK]
-        np.multiply(np.frombuffer(os.urandom(8 * chunk.size), np.int64), 2.0**-64, out=chunk)
-    return draws.reshape(shape)
 
 
 def normal_from_bits(leading: NDArray[np.uint64], trailing: NDArray[np.uint32]) -> Array:

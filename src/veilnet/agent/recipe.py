@@ -14,7 +14,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 from veilnet.agent import grid
-from veilnet.agent.memory import Memory, sizes
+from veilnet.agent.memory import Memory, summed_sizes
 from veilnet.agent.randomness import NoiseSource
 
 ROWS_AT_ONCE = 2048  # temporaries stay in cache; the draws of a chunk too
@@ -31,8 +31,8 @@ class _EachRow:
     """
 
     def __init__(self, vector: Array) -> None:
-        self.vector = vector
-        self._repeated = np.tile(vector, (ROWS_AT_ONCE, 1)) if vector.size <= _SHORT_ROW else None
+        self.vector = vector.reshape(-1)
+        self._repeated = np.tile(self.vector, (ROWS_AT_ONCE, 1)) if vector.size <= _SHORT_ROW else None
 
     def of(self, rows: int) -> Array:
         """Something that broadcasts against so many rows."""
@@ -43,16 +43,17 @@ class _EachRow:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What a sanitizer comes down to, worked out once.
+    """What a sanitizer comes down to, worked out once; or those of S agents alike, who keep nothing. Their readings
+    and their numbers then stand side by side in a row, agent after agent.
 
     whose:       the agent, for messages; empty where the sanitizer has none.
     readings:    how many a row has; their ``offset``, None where there is none, and ``names``.
     memory:      what is kept from row to row, None where nothing is.
     limits:      what each reading counts as at least and at most: its credible limits, and no further than the grid
-                 can hide the rounding errors of its sums (:func:`reach`); None without either.
+                 can hide the rounding errors of its sums (:func:`reach`); infinite without either.
     dither:      widths of the uniform draws that move each reading first: none, those of one draw, or of two.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
-    rows:        C', and
+    rows:        C', (S, n, k) of several agents, and
     deviation:   that of the noise, both in units of the grid's steps: powers of two, so that the numbers are the
                  same to the last bit.
     draw:        rows of noise in the same units, None where nothing is added.
@@ -63,7 +64,7 @@ class Recipe:
     readings: int
     memory: Memory | None
     offset: _EachRow | None
-    limits: tuple[_EachRow, _EachRow] | None
+    limits: tuple[_EachRow, _EachRow]
     names: tuple[str, ...]
     dither: tuple[_EachRow, ...]
     step: Array | None
@@ -73,27 +74,26 @@ class Recipe:
     draw: Callable[[NoiseSource, int], Array] | None
 
     def examine(self, rows: Array) -> tuple[Array, Booleans]:
-        """The rows within their limits and without their offset, and which of them may be released: those of numbers.
+        """The rows within their limits and without their offset, and which of them may be released: those of numbers,
+        (T,), of several agents (T, S).
 
-        A reading beyond its limits counts as the limit. That a row is missing would be told without noise.
+        A reading beyond its limits counts as the limit: that a row is missing would be learned without any noise.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            valid = np.asarray(np.isfinite(rows @ np.ones(self.readings)))
-            if self.limits is not None:
-                rows = np.clip(rows, *(edge.of(len(rows)) for edge in self.limits))
+            alone = rows if self.rows.ndim == 2 else rows.reshape(len(rows), *self.rows.shape[:2])
+            valid = np.asarray(np.isfinite(alone @ np.ones(alone.shape[-1])))
+            rows = np.clip(rows, *(edge.of(len(rows)) for edge in self.limits))
             return rows if self.offset is None else rows - self.offset.of(len(rows)), valid
 
     def beyond(self, rows: Array) -> Booleans:
         """Which readings of some rows are beyond their limits, and count as these."""
-        if self.limits is None:
-            return np.zeros(rows.shape, bool)
         low, high = (edge.vector for edge in self.limits)
         return np.asarray(np.isfinite(rows) & ((rows < low) | (rows > high)))
 
     @property
     def sent(self) -> int:
         """How many numbers are sent for a row."""
-        return int(self.rows.shape[1])
+        return int(self.deviation.size)
 
     @property
     def speaker(self) -> str:
@@ -112,12 +112,16 @@ class Recipe:
 
     def combine(self, known: Array, source: NoiseSource) -> Array:
         """The numbers to send of what the agent knows in each row: its dithered readings, after its memory."""
-        values = known @ self.rows
+        if self.rows.ndim == 2:
+            values = known @ self.rows
+        else:
+            apart = np.swapaxes(known.reshape(len(known), *self.rows.shape[:2]), 0, 1)
+            values = np.swapaxes(apart @ self.rows, 0, 1).reshape(len(known), -1)
         if self.draw is not None:
             values += self.draw(source, len(values))
         if self.step is None:
             return values
-        values = grid.release(values, 1.0, self.deviation, source)
+        values = grid.rounded_to_grid(values, self.deviation, source)
         values *= self.unit.of(len(values))
         return values
 
@@ -141,7 +145,7 @@ def prepare(
     noise_root: Array,
     offset: Array,
     grid_step: Array | None,
-    limits: tuple[Array, Array] | None,
+    limits: tuple[Array, Array],
     steps: Array,
     draws: Array,
     names: tuple[str, ...],
@@ -149,20 +153,20 @@ def prepare(
 ) -> Recipe:
     """The recipe of a sanitizer given by its parts (see :class:`veilnet.Sanitizer`); noise_root'noise_root = Θ.
 
+    Of S agents alike every array has an axis (S, ...) in front; they keep nothing, and Θ is diagonal.
     InvalidNetwork where its grid does not go with its noise or its compression.
     """
-    sent = compression.shape[0]
     whose = f"{agent}: " if agent else ""
-    deviation = np.sqrt(np.maximum(np.diag(noise), 0.0))
+    deviation = np.sqrt(np.maximum(np.diagonal(noise, axis1=-2, axis2=-1), 0.0))
     if grid_step is not None and np.any(deviation * _MOST_DEVIATIONS >= grid_step * _MOST_STEPS):
         raise InvalidNetwork(
             f"{whose}the grid is too fine for noise so large; "
             "take it from grid_steps(covariance of what is sent)"
         )
-    step = np.ones(sent) if grid_step is None else grid_step
+    step = np.ones(deviation.shape) if grid_step is None else grid_step
     with np.errstate(over="ignore", under="ignore"):
-        rows = compression / step[:, None]
-        if not np.array_equal(rows * step[:, None], compression):
+        rows = compression / step[..., None]
+        if not np.array_equal(rows * step[..., None], compression):
             raise InvalidNetwork(
                 f"{whose}the grid is out of proportion to the compression; "
                 "take it from grid_steps(covariance of what is sent)"
@@ -170,7 +174,7 @@ def prepare(
     if grid_step is not None:
         far = reach(compression, grid_step, memory)
         ends = (offset - far, offset + far)
-        limits = ends if limits is None else (np.clip(limits[0], *ends), np.clip(limits[1], *ends))
+        limits = (np.clip(limits[0], *ends), np.clip(limits[1], *ends))
     if grid_step is not None and memory is not None and memory.start is not None:
         _check_start(memory, compression, grid_step, whose)
     return Recipe(
@@ -178,16 +182,16 @@ def prepare(
         readings=offset.size,
         memory=memory,
         offset=_EachRow(offset) if np.any(offset) else None,
-        limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
+        limits=(_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
         dither=tuple(
             _EachRow(np.where(draws >= many, steps, 0.0)) for many in (1, 2) if np.any(draws >= many)
         ),
         step=grid_step,
-        rows=np.ascontiguousarray(rows.T),
+        rows=np.ascontiguousarray(_turned(rows)),
         unit=_EachRow(step),
-        deviation=deviation / step,
-        draw=_drawing(noise, noise_root, deviation / step, step),
+        deviation=(deviation / step).reshape(-1),
+        draw=_drawing(noise, noise_root, (deviation / step).reshape(-1), step),
     )
 
 
@@ -229,9 +233,9 @@ def _sensitivity(compression: Array, transition: Array, gain: Array) -> Array:
     """
     kept, readings = gain.shape[-2:]
     direct, through = np.abs(compression[..., kept:]), compression[..., :kept]
-    held = sizes(transition, gain)
+    held = summed_sizes(transition, gain)
     driven = np.abs(transition) @ held + np.abs(gain)
-    passed_on = sizes(_turned(transition), _turned(through))
+    passed_on = summed_sizes(_turned(transition), _turned(through))
     weights = direct + np.abs(through) @ held + _turned(passed_on) @ driven
     return np.asarray(weights * (2 * (kept + readings + 1) / (readings + 1)))
 
@@ -265,7 +269,7 @@ def _drawing(
     noisy = deviation > 0
     if not noisy.any():
         return None
-    if np.any(noise - np.diag(np.diag(noise))):
+    if np.any(noise * (1.0 - np.eye(noise.shape[-1]))):
         root = noise_root / step
         return lambda source, count: np.asarray(source.normal((count, len(root))) @ root)
     columns = np.flatnonzero(noisy)

@@ -2,7 +2,7 @@
 
 A reading is released whole or not at all. One that has the wrong length, is not a number or is infinite is
 refused; the refusal names the row and the reason, never the value. An agent in doubt sends nothing. One beyond its
-limits, or so large that the grid could not hide the rounding errors of its sums, counts as the limit: whoever could
+limits, or so large that the grid could not hide the rounding errors of its sums, counts as the limit: who could
 choose which rows are missing could ask for any reading, one bit at a time (:mod:`veilnet.model.readings`).
 
 Readings of a sensor with a resolution are dithered first: each is moved by a uniform draw of one step's width. An
@@ -11,7 +11,7 @@ lattice").
 
 Noise and dither come from the operating system's entropy (:mod:`veilnet.agent.randomness`), and every number is
 rounded to its grid last (:mod:`veilnet.agent.grid`; its cost in utility is below 1e-6). Subtracting the offset and
-adding the dither round once more each than :func:`veilnet.agent.grid.crossing_probability` counts, a factor
+adding the dither round once more each than :func:`veilnet.agent.grid.crossing_weights` count, a factor
 (n + 3)/(n + 1) at its limit of 2⁻¹².
 """
 
@@ -27,14 +27,12 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidReading
 from veilnet._core.labelled import labels_of, picked
 from veilnet._core.types import AnyArray, Array, Booleans
-from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, noise_source
-from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe, reach
-from veilnet.model.readings import MOST_DRAWS
+from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
 
 
 class NotPrivate(np.ndarray[Any, Any]):
-    """Numbers sanitized with repeatable noise, for simulation: whoever knows the seed can subtract it.
+    """Numbers sanitized with repeatable noise, for simulation: somebody who knows the seed can subtract it.
 
     What is computed from such an array is one again.
     """
@@ -106,47 +104,20 @@ def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
     return Released(valid, recipe.sanitize(centred[valid], source), reasons)
 
 
-def release_stack(
-    readings: Array,
-    source: NoiseSource,
-    *,
-    compression: Array,
-    grid_step: Array,
-    variances: Array | None,
-    offset: Array,
-    resolution: Array | None,
-) -> Array:
-    """What may leave of the readings (T, S, n) of S agents that send as many numbers each, (T, S, k).
+def release_stack(recipe: Recipe, readings: Array, source: NoiseSource) -> Array:
+    """What may leave of the readings (T, S, n) of the S agents of a recipe, (T, S, k).
 
-    compression: C of each, (S, k, n); ``grid_step`` the step of each number, (S, k).
-    variances:   of the noise added to each number, (S, k); None where nothing is added.
-    offset:      of each reading, (S, n); ``resolution`` likewise its step, None where there are none.
-
-    What :meth:`Recipe.sanitize` does for one agent that keeps nothing, for many at once; not a number where an agent
-    sends nothing. Every reading with a resolution gets all draws of dither.
+    Not a number where an agent sends nothing.
     """
-    far = reach(compression, grid_step, None)
-    valid = np.isfinite(readings).all(axis=2)
-    with np.errstate(over="ignore", invalid="ignore"):
-        known = np.clip(readings - offset, -far, far)
-    known[~valid] = 0.0
-    if resolution is not None and np.any(resolution):
-        for _ in range(int(MOST_DRAWS)):
-            known += source.uniform(known.shape) * resolution
-    in_steps = compression / grid_step[:, :, None]
-    values = np.swapaxes(np.swapaxes(known, 0, 1) @ np.swapaxes(in_steps, 1, 2), 0, 1)
-    deviation = np.zeros(grid_step.shape)
-    if variances is not None:
-        deviation = np.sqrt(variances) / grid_step
-        values = values + deviation * source.normal(values.shape)
-    flat = values.reshape(len(values), -1)
-    released = grid.release(flat, 1.0, deviation.reshape(-1), source).reshape(values.shape) * grid_step
-    released[~valid] = np.nan
-    return np.asarray(released)
+    centred, valid = recipe.examine(readings.reshape(len(readings), -1))
+    known = np.where(valid[:, :, None], centred.reshape(readings.shape), 0.0)
+    values = recipe.sanitize(known.reshape(len(readings), -1), source).reshape(*valid.shape, -1)
+    values[~valid] = np.nan
+    return values
 
 
 class Reads(Protocol):
-    """Whoever reads rows: how many numbers each has, their names where known, and who speaks in errors."""
+    """A reader of rows: how many numbers each has, their names where known, and who speaks in errors."""
 
     @property
     def readings(self) -> int: ...

@@ -26,15 +26,14 @@ from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import AnyArray, Array, Booleans
-from veilnet._core.validation import as_name, as_number, as_vector
+from veilnet._core.validation import as_covariance, as_name, as_number, as_vector
 from veilnet.agent.arguments import (
-    read_columns,
     read_compression,
-    read_count,
     read_grid,
+    read_lattice,
     read_memory,
-    read_noise,
-    read_steps,
+    read_reading_count,
+    readings_of_columns,
 )
 from veilnet.agent.memory import Memory
 from veilnet.agent.normal_form import normal_form, right_inverse
@@ -75,7 +74,7 @@ class Sanitizer(Frozen):
     memory:      what is kept from row to row, a :class:`veilnet.agent.memory.Memory`; none when left out.
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
-    step:        how long a row takes, such as "15min", or seconds: where readings carry times, a live agent tells at
+    step:        how long a row takes, such as "15min", or seconds: where readings carry times, a live agent sends at
                  most one in each. Seconds in the attribute; None where nobody said.
     usual:       (means, deviations) of the readings by the model, for its owner to tell what limits mean; None where
                  the model does not say.
@@ -107,8 +106,8 @@ class Sanitizer(Frozen):
         self.memory = read_memory(memory, compression)
         self.compression: Array = read_compression(compression, noise)
         self.sent, columns = self.compression.shape
-        self.readings = columns if memory is None else read_columns(columns, memory)
-        self.noise: Array = read_noise(noise, self.sent)
+        self.readings = columns if memory is None else readings_of_columns(columns, memory)
+        self.noise: Array = as_covariance(0.0 if noise is None else noise, "noise", self.sent)
         self.offset: Array = (
             np.zeros(self.readings) if offset is None else as_vector(offset, "offset", self.readings)
         )
@@ -116,7 +115,9 @@ class Sanitizer(Frozen):
         self.limits: tuple[Array, Array] | None = (
             None if limits is None else read_limits(limits, self.readings)
         )
-        self.resolution: Array | None = None if resolution is None else read_steps(resolution, self.readings)
+        self.resolution: Array | None = (
+            None if resolution is None else read_lattice(resolution, self.readings)
+        )
         self.dither: Array = self._draws(read_dither(dither, self.readings))
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
@@ -131,7 +132,7 @@ class Sanitizer(Frozen):
         readings: how many readings the agent has.
         agent:    whose sanitizer it is.
         """
-        return cls(np.zeros((0, read_count(readings))), agent=agent)
+        return cls(np.zeros((0, read_reading_count(readings))), agent=agent)
 
     @classmethod
     def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
@@ -140,7 +141,7 @@ class Sanitizer(Frozen):
         readings: how many readings the agent has.
         agent:    whose sanitizer it is.
         """
-        return cls(np.eye(read_count(readings)), agent=agent)
+        return cls(np.eye(read_reading_count(readings)), agent=agent)
 
     @classmethod
     def exact(cls, rows: Array, *, offset: Array, agent: str = "") -> Sanitizer:
@@ -203,9 +204,8 @@ class Sanitizer(Frozen):
         if self.memory is None:
             return ""
         found = hashlib.sha256(self.memory.digest.encode())
-        limits = self.limits or (np.full(self.readings, -np.inf), np.full(self.readings, np.inf))
         found.update(json.dumps([self.readings, self.names]).encode())
-        for array in (self.offset, *limits, self._lattice, self.dither):
+        for array in (self.offset, *self.edges, self.steps, self.dither):
             found.update((np.asarray(array, dtype="<f8") + 0.0).tobytes())
         return found.hexdigest()[:32]
 
@@ -217,19 +217,30 @@ class Sanitizer(Frozen):
     @property
     def dither_width(self) -> Array:
         """How wide the dither of each reading is, from end to end; 0 where there is none."""
-        return self._lattice * self.dither
+        return self.steps * self.dither
 
     @property
     def dither_variance(self) -> Array:
         """The variance of each reading's dither."""
-        return dither_variance(self._lattice, self.dither)
+        return dither_variance(self.steps, self.dither)
 
     @property
-    def _lattice(self) -> Array:
+    def steps(self) -> Array:
+        """The step of each reading; 0 where it is continuous, or where nothing was said."""
         return np.zeros(self.readings) if self.resolution is None else self.resolution
 
+    @property
+    def edges(self) -> tuple[Array, Array]:
+        """The limits of each reading, infinite where there are none."""
+        return self.limits or (np.full(self.readings, -np.inf), np.full(self.readings, np.inf))
+
+    @property
+    def labels(self) -> list[str]:
+        """What each reading is called in words: its name, or which one it is."""
+        return list(self.names) or [f"reading {k + 1}" for k in range(self.readings)]
+
     def _draws(self, dither: Array | None) -> Array:
-        return np.where(self._lattice > 0, MOST_DRAWS if dither is None else dither, 0.0)
+        return np.where(self.steps > 0, MOST_DRAWS if dither is None else dither, 0.0)
 
     # --- the normal form
 
@@ -282,18 +293,8 @@ class Sanitizer(Frozen):
             )
         if count:
             carried = carried + left / count * (null @ null.T)
-        return self._with(np.eye(self.readings), (carried + carried.T) / 2)
-
-    def as_compression(self, power: float) -> Sanitizer:
-        """The same sanitizer without its noisiest rows: what they would tell is withheld.
-
-        power: the variance of noise, in units of the readings, from which a row is withheld.
-        """
-        rows, noisy = self.normal
-        variances = np.full(rows.shape[0], 0.0)
-        variances[noisy] = 1.0 / np.sum(rows[noisy] ** 2, axis=1)
-        keep = ~noisy | (variances < as_number(power, "power"))
-        return self._with(rows[keep], np.diag(noisy[keep].astype(float)))
+        noise = (carried + carried.T) / 2
+        return self.replace(compression=np.eye(self.readings), noise=noise, grid=None)
 
     # --- running it
 
@@ -346,8 +347,8 @@ class Sanitizer(Frozen):
             noise_root=self.noise_root,
             offset=self.offset,
             grid_step=self.grid,
-            limits=self.limits,
-            steps=self._lattice,
+            limits=self.edges,
+            steps=self.steps,
             draws=self.dither,
             names=self.names,
             memory=self.memory,
@@ -356,8 +357,6 @@ class Sanitizer(Frozen):
     @property
     def reach(self) -> tuple[Array, Array]:
         """(lowest, highest) that each reading counts as: its limits, as far as its grid can hide rounding errors."""
-        if self.recipe.limits is None:
-            return np.full(self.readings, -np.inf), np.full(self.readings, np.inf)
         low, high = self.recipe.limits
         return low.vector, high.vector
 
@@ -417,9 +416,6 @@ class Sanitizer(Frozen):
 
     def _arguments(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _ARGUMENTS}
-
-    def _with(self, compression: Array, noise: Array) -> Sanitizer:
-        return self.replace(compression=compression, noise=noise, grid=None)
 
     def __repr__(self) -> str:
         rows, noisy = self.normal

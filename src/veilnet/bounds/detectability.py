@@ -12,7 +12,7 @@ I = 1/P̃_g. "Any change of length Δ" takes the largest eigenvalue of I_sent - 
 
 A change that lasts T rows adds up. Rows that are independent give d'² T times. In a stream, I is that on g_1..g_T
 together, from the covariance of errors at all lags. An x that wanders off counts as having no prior: d' is then too
-large, if anything. Where messages never bound a direction of g, they tell of the others: I is the limit of
+large, if anything. Where messages never bound a direction of g, they inform on the others: I is the limit of
 (G P G' + τ BB')^-1 for τ -> ∞, B the directions without bound, which is W (W'G P G'W)^-1 W' with W orthogonal to B.
 That is exact of one row. Over T rows the steps of what wanders off are left out: where their noise is correlated with
 what is sent, d' of a change that lasts is too small. A target is still certified by the recheck, which counts them.
@@ -123,8 +123,8 @@ class Detector:
 class Detectability:
     """How surely the change of one secret is seen.
 
-    sent:    by whoever sees every message of one row.
-    raw:     by whoever sees every reading of it.
+    sent:    from every message of one row.
+    raw:     from every reading of it.
     change:  Δ.
     rows:    over how many rows it lasts, T.
     lasting: both over all T of them; None where it lasts one row.
@@ -206,7 +206,7 @@ def detectability(
 
     network:    the model; secrets are the private parameters given as :class:`veilnet.Secret`.
     sanitizers: agent -> Sanitizer, or a Plan; readings are raw without them.
-    delta:      δ, above 0 and below 1, at which ``epsilon`` is told.
+    delta:      δ, above 0 and below 1, at which ``epsilon`` is given.
 
     A stream is judged with hindsight: the detector has all messages, later ones too.
     """
@@ -233,7 +233,7 @@ def detectability(
 def secrets_headlines(network: Network, seen: Mapping[str, Detectability]) -> list[str]:
     """What nobody may overlook of secrets: that one is not hidden, in the model or in the log of the fit.
 
-    seen: what is sent tells of each, in the model.
+    seen: of each secret in what is sent, in the model.
     """
     most = {name: (each.lasting or each).auc for name, each in seen.items()}
     bare = [
@@ -283,11 +283,11 @@ def _on_a_window(network: Network, known: StreamKnowledge | None, rows: Array, l
     window = max(2, min(lasts, _LONGEST_WINDOW // len(rows)))
     if known is not None:
         if not np.all(known.bounded(rows)):
-            told = known.bounded_combinations(rows)
+            seen = known.bounded_combinations(rows)
             return (
-                told.T @ _on_a_window(network, known, told @ rows, lasts) @ told
-                if len(told)
-                else told.T @ told
+                seen.T @ _on_a_window(network, known, seen @ rows, lasts) @ seen
+                if len(seen)
+                else seen.T @ seen
             )
         errors = known.errors_apart(rows, window)
     else:

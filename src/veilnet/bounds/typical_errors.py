@@ -15,14 +15,18 @@ import numpy as np
 
 from veilnet._core.errors import NotObservable
 from veilnet._core.types import Array
-from veilnet._core.words import join_names, plus_minus, side_by_side
+from veilnet._core.words import VARIANCES, join_names, plus_minus, side_by_side
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, Outlook, crlb, knowledge_of_factor, outlook, silence
 from veilnet.model.network import Network
 
+TYPICALLY_OFF = (
+    f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
+)
+"""What stands above errors."""
 ROWS_OF_CONSTANT = 100
-"""Rows of a constant x that are told beside one."""
+"""Rows of a constant x that are reported beside one."""
 
 
 @dataclass(frozen=True)

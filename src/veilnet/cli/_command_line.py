@@ -74,6 +74,7 @@ HEADER = option(
     "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
     yes_or_no=True,
 )
+PORT = option("--port", "Port on this machine; 0 takes one that is free.", default=0)
 GATE = option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6).")
 KEEP = option("--keep", "Name messages that contradict the model, and use them all the same.")
 HEAD = option("--head", "The ledger's head at the last audit.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -23,6 +25,14 @@ def speaker(verb: str) -> Callable[[str], None]:
             sys.stderr.flush()
 
     return say
+
+
+def when_told_to_end() -> threading.Event:
+    """Set by the signals that end a service: SIGTERM, and Ctrl-C."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
 
 
 def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block]:

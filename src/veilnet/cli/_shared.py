@@ -188,6 +188,22 @@ def tell(sentence: object) -> None:
     sys.stdout.write(f"{sentence}\n")
 
 
+def tell_address(address: str) -> None:
+    """Where a browser finds what was started here."""
+    tell(f"Open this address in a browser on this machine (it works once):\n\n  {address}\n\nCtrl-C ends it.")
+    sys.stdout.flush()  # whoever reads it through a pipe waits for the address
+
+
+def microseconds(text: str | None, option: str) -> int:
+    """A duration given to an option, 0 where none was."""
+    from veilnet._core.durations import read_duration
+
+    try:
+        return 0 if text is None else read_duration(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{option}: {error}") from None
+
+
 def print_json(value: object) -> None:
     """Write a value as JSON."""
     sys.stdout.write(json_text(value))

@@ -1,7 +1,8 @@
-"""Tables and sentences about verdicts and plans, shared by the verbs that show them."""
+"""Tables and sentences about verdicts, plans and live networks, shared by the verbs that show them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -101,3 +102,40 @@ def _sent_and_raw(found: Detectability) -> dict[str, dict[str, float]]:
         | {"epsilon": detector.epsilon(found.delta)}
         for who, detector in (("sent", found.sent), ("raw", found.raw))
     }
+
+
+def show_centre(status: Any) -> None:
+    """How a live centre is doing, and each of its agents."""
+    from veilnet.cli._shared import console
+    from veilnet.live.intake import NOT_USED
+    from veilnet.live.showing import void
+
+    revised = status.estimates - status.epochs
+    console.print(
+        f"{status.epochs} epochs estimated up to {status.newest}, {revised} revisions; "
+        f"{len(status.plans)} plan{'s' if len(status.plans) > 1 else ''}, the newest {status.plans[-1][:16]}."
+        if status.plans
+        else "No plan was taken up yet."
+    )
+    columns = ["agent", "messages", "missed", "silent", "lag", "last heard", "again", "refused"]
+    rows = [
+        [each.agent, each.messages, each.missed, each.silent, each.lag, _ago(each.heard), each.duplicates,
+         each.refused]
+        for each in status.agents
+    ]  # fmt: skip
+    console.print(table(columns, rows))
+    for (agent, reason), count in status.refusals.items():
+        did = "Did not use" if reason in NOT_USED else "Refused"
+        console.print(f"{did} {count} on the topic of {agent or 'nobody'}: {reason}.")
+    if status.drifted:
+        console.print(void(status.drifted))
+
+
+def _ago(heard: float) -> str:
+    if not heard:
+        return "never"
+    seconds = max(0.0, time.time() - heard)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"

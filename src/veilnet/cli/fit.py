@@ -72,6 +72,7 @@ def command(
     guessed: list[str] | None = _GUESSED,
     public_loss: str | None = _PUBLIC_LOSS,
     blocks: str | None = _BLOCKS,
+    window: int | None = option("--window", "Of symbols: so many rows make one symbol.", at_least=1),
     confidence: float | None = option("--confidence", "Of symbols: that of the certificate (0.95)."),
     seed: int | None = option("--seed", "Of symbols: of the split and the search.", at_least=0),
     json: bool = JSON,
@@ -90,7 +91,8 @@ def command(
     from veilnet.io.tables import column_names
 
     of_symbols: dict[str, Any] = {
-        "guessed": guessed, "public_loss": public_loss, "blocks": blocks, "confidence": confidence, "seed": seed,
+        "guessed": guessed, "public_loss": public_loss, "window": window, "blocks": blocks, "confidence": confidence,
+        "seed": seed,
     }  # fmt: skip
     if symbols:
         known = column_names(data)
@@ -100,8 +102,7 @@ def command(
         }  # fmt: skip
         refuse_other(unused)
         fit_symbols(
-            data, _named(agent, known), _columns(public, known), _columns(private, known), out, **of_symbols,
-            json=json,
+            data, _named(agent, known), _columns(public, known), _columns(private, known), out, of_symbols, json=json,
         )  # fmt: skip
         return
     _refuse_without_symbols(of_symbols)

@@ -9,7 +9,6 @@ noise has the same bounds, limits and conditioning as all agents together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -31,8 +30,9 @@ from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, one_target, read_asked, refuse_above_limit
+from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
-from veilnet.recheck.route import SummedRecheck
+from veilnet.recheck.route import Recheck
 from veilnet.verdict.shares import share_tolerance, share_weights
 
 __all__ = ["check", "design", "verify"]
@@ -103,8 +103,8 @@ def design(
         raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
     if power is not None:
         noise = PowerSearch(network, run.whole, *run.shares, powers, client, progress)
-        promise = Promise(0.0, {}, {}, 0.0, power=powers)
-        plan = run.confirmed(map(noise.answer, PARTS_OF_POWER), promise, noise.ceiling)
+        wanted = Asked(most_loss=0.0, power=powers)
+        plan = run.confirmed(map(noise.answer, PARTS_OF_POWER), wanted, noise.ceiling)
         noise.forget()
         return plan
     targets = {} if privacy is None else asked.targets
@@ -117,8 +117,8 @@ def design(
         if paid:
             kept = search.keeping(asked, limit)
             answers = (search.answer(kept, margin) for margin in MARGINS)
-            promise = Promise(0.0, {}, kept.targets, kept.most_loss, {}, kept.floors)
-            plan = run.confirmed(answers, promise, search.ceiling)
+            wanted = Asked(kept.targets, most_loss=kept.most_loss, floors=kept.floors)
+            plan = run.confirmed(answers, wanted, search.ceiling)
         search.forget()
         if paid:
             return plan
@@ -160,14 +160,14 @@ class _Run:
             what = "designing" if self._keep else "looking"
             yield over_parts(share_sums, self._network, *self.shares, self._keep, **self._how, what=what), {}
 
-        return self.confirmed(answers(), Promise(0.0, {}, targets, 0.0))
+        return self.confirmed(answers(), Asked(targets, most_loss=0.0))
 
     def confirmed(
-        self, answers: Answers, asked: Promise, ceiling: Mapping[str, float] | None = None
+        self, answers: Answers, asked: Asked, ceiling: Mapping[str, float] | None = None
     ) -> PartsPlan:
         """The first answer that is confirmed, in the place of the plan that was there.
 
-        asked:   a promise that has no figures yet.
+        asked:   what it is to promise beside its figures.
         ceiling: the privacies that are free; those of the answer when left out.
         """
         whole = self.whole
@@ -176,8 +176,10 @@ class _Run:
                 known = knowledge_of_factor(whole, sums.triangle)
                 lost = known.growth(whole.U)
                 grown = {name: known.growth(rows) for name, rows in whole.private.items()}
-                promise = replace(asked, utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=grown)
-                recheck = SummedRecheck(whole, sums.raw, sums.left)
+                promise = Promise(
+                    **vars(asked), utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=grown
+                )
+                recheck = Recheck(whole, sums=(sums.raw, sums.left))
                 promise, certificate = confirmed_promise(whole, {}, promise, begun=recheck)
                 certificate = _with_power(certificate, promise, sums)
             if certificate.ok:
@@ -232,6 +234,6 @@ def verify(
             )
         values, vectors = np.linalg.eigh(sums.raw)
         whole = network.whole((vectors * np.sqrt(np.maximum(values, 0.0))).T)
-        found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+        found = certify(whole, {}, promise, begun=Recheck(whole, sums=(sums.raw, sums.left)))
     count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
     return Certificate((*_with_power(found, promise, sums).findings, count))

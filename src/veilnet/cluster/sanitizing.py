@@ -20,6 +20,7 @@ from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
+from veilnet.agent.recipe import prepare
 from veilnet.agent.release import release_stack
 from veilnet.cluster.files import read_arrays, write_arrays
 from veilnet.cluster.messages import Messages, as_numbers, begun, finish
@@ -155,8 +156,13 @@ def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed:
 def release_of(network: Network, stack: SanitizerStack, readings: Array, source: NoiseSource) -> Array:
     """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
     assert stack.grid is not None  # a part of a plan always has one
-    offset, resolution = (network.blocks.take(each, stack.places) for each in (network.offset, network.steps))
-    return release_stack(
-        readings, source, compression=stack.compression, grid_step=stack.grid, variances=stack.variances,
-        offset=offset, resolution=resolution,
+    offset, steps, draws = (
+        network.blocks.take(each, stack.places) for each in (network.offset, network.steps, network.draws)
+    )
+    noise = np.zeros((stack.count, stack.sent, stack.sent)) if stack.noise is None else stack.noise
+    recipe = prepare(
+        agent="", compression=stack.compression, noise=noise, noise_root=noise, offset=offset, grid_step=stack.grid,
+        limits=(np.full(offset.shape, -np.inf), np.full(offset.shape, np.inf)), steps=steps, draws=draws, names=(),
+        memory=None,
     )  # fmt: skip
+    return release_stack(recipe, readings, source)

@@ -28,7 +28,7 @@ from veilnet.cluster.parts import PartFile
 from veilnet.cluster.plans import BEGUN, PLAN, planned, sent_by, stacked
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.recheck.sums import information_sums, powers_of
-from veilnet.verdict.notes import unstated
+from veilnet.verdict.notes import exposing, unstated
 from veilnet.verdict.shares import share_stack
 
 SAME_INFORMATION = 1e-9  # of it: what two formulas may differ by
@@ -158,11 +158,7 @@ def certificate_sums(part: PartFile) -> PlanSums:
 
 def exposed(sent: Mechanisms) -> int:
     """How many agents withhold something by exact numbers, of readings that may lie on a lattice nobody knows."""
-    exact = sent.blocks.sizes.copy()
-    for stack in sent.stacks:
-        if stack.variances is not None:
-            exact[stack.places] -= np.sum(stack.variances, axis=1).astype(np.intp)
-    return len(unstated(sent.network, (exact > 0) & (exact < sent.network.blocks.sizes)))
+    return len(unstated(sent.network, exposing(sent)))
 
 
 def noisiest(part: PartFile, sent: Mechanisms) -> tuple[tuple[str, str, float], ...]:

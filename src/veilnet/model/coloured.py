@@ -12,7 +12,7 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.frozen import Frozen
 from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covariance
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_square, refuse_unknown, semidefinite
+from veilnet._core.validation import as_array, as_covariance, diagonal_or_whole, refuse_unknown
 from veilnet.model.common import read_noise
 
 # Dense matrices of so many readings already take minutes to factor.
@@ -73,9 +73,9 @@ def read_colour(noise: Any, agents: Sequence[str], blocks: Blocks) -> Colour | N
 
 def _read_memory(memory: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if isinstance(memory, Mapping):
-        dense = _by_agent(memory, agents, blocks, "noise memory", _own_memory)
+        dense = _by_agent(memory, agents, blocks, "noise memory", diagonal_or_whole)
     else:
-        dense = _own_memory(memory, "noise memory", blocks.total)
+        dense = diagonal_or_whole(memory, "noise memory", blocks.total)
         if np.any(dense[blocks.owner[:, None] != blocks.owner[None, :]]):
             raise InvalidNetwork(
                 "noise memory: the noise of one agent may not drive another's; give a matrix per agent"
@@ -91,39 +91,19 @@ def _read_memory(memory: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     return dense
 
 
-def _own_memory(value: Any, name: str, size: int) -> Array:
-    array = as_array(value, name)
-    if array.ndim == 0 or array.shape == (size,):
-        return np.diag(np.broadcast_to(array, (size,)))
-    if array.shape != (size, size):
-        raise InvalidNetwork(
-            f"{name}: expected one number, {size} numbers or a {size} x {size} matrix, found shape {array.shape}"
-        )
-    return array
-
-
 def _read_floor(floor: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if floor is None:
         return np.zeros((blocks.total, blocks.total))
     if isinstance(floor, Mapping):
-        return _by_agent(floor, agents, blocks, "noise floor", _own_floor)
+        return _by_agent(floor, agents, blocks, "noise floor", as_covariance)
     array = as_array(floor, "noise floor")
     if array.ndim != 3:
-        return _own_floor(array, "noise floor", blocks.total)
+        return as_covariance(array, "noise floor", blocks.total)
     if len(array) != len(agents):
         raise InvalidNetwork(
             f"noise floor: expected a matrix for each of {len(agents)} agents, found {len(array)}"
         )
-    return _by_agent(dict(zip(agents, array, strict=True)), agents, blocks, "noise floor", _own_floor)
-
-
-def _own_floor(value: Any, name: str, size: int) -> Array:
-    array = as_array(value, name)
-    if array.ndim == 0 or array.shape == (size,):
-        if np.any(array < 0):
-            raise InvalidNetwork(f"{name}: expected variances of at least 0, found {np.min(array):.6g}")
-        return np.diag(np.broadcast_to(array, (size,)))
-    return semidefinite(as_square(array, name, size), name)
+    return _by_agent(dict(zip(agents, array, strict=True)), agents, blocks, "noise floor", as_covariance)
 
 
 def _by_agent(

@@ -27,9 +27,8 @@ from veilnet._core.blocks import Blocks, Group
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root, solve_lower, triangle
-from veilnet._core.names import RowsByAgent
 from veilnet._core.types import Array
-from veilnet._core.validation import are_stacks, as_array, as_square, refuse_unknown, semidefinite
+from veilnet._core.validation import are_stacks, as_array, as_covariance, refuse_unknown
 from veilnet.model import noise as plain
 from veilnet.model.noise import IndependentNoise, NoiseModel
 from veilnet.model.prior import Prior
@@ -155,10 +154,11 @@ def without_common(white: Array, spread: Array) -> Array:
 def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
     """Every form of the ``noise`` argument, common disturbances among them."""
     if not isinstance(noise, CommonNoise):
-        return plain.read_noise(noise, agents, blocks)
+        return plain.read_covariance(noise, agents, blocks)
     own = _read_own(noise.own, agents, blocks)
     loadings = _read_loadings(noise.loadings, agents, blocks)
-    common = _read_common(noise.common, loadings.shape[1])
+    count = loadings.shape[1]
+    common = np.eye(count) if noise.common is None else as_covariance(noise.common, "noise common", count)
     shared = SharedNoise(own, loadings, common)
     return shared if np.any(shared.spread) else own
 
@@ -173,7 +173,7 @@ def _read_own(own: Any, agents: Sequence[str], blocks: Blocks) -> IndependentNoi
             "agent -> covariance, variances, or a stack (S, n, n)"
         )
     try:
-        found = plain.read_noise(own, agents, blocks)
+        found = plain.read_covariance(own, agents, blocks)
     except InvalidNetwork as error:
         raise InvalidNetwork(f"own {error}" if str(error).startswith("noise") else str(error)) from error
     if not isinstance(found, IndependentNoise):
@@ -239,46 +239,6 @@ def _some(loadings: Array) -> Array:
     return loadings
 
 
-def _read_common(common: Any, count: int) -> Array:
-    name = "noise common"
-    if common is None:
-        return np.eye(count)
-    array = as_array(common, name)
-    if array.ndim == 0 or array.shape == (count,):
-        if np.any(array < 0):
-            raise InvalidNetwork(f"{name}: expected variances of at least 0, found {np.min(array):.6g}")
-        return np.diag(np.broadcast_to(array, (count,)))
-    if array.shape != (count, count):
-        raise InvalidNetwork(
-            f"{name}: expected the covariance of {count} disturbances, one column of loadings each, so "
-            f"{count} x {count} numbers or {count} variances; found shape {array.shape}"
-        )
-    return semidefinite(as_square(array, name, count), name)
-
-
-def apart_arguments(
-    noise: SharedNoise,
-    agents: Sequence[str],
-    places: Mapping[str, int],
-    observe: Array,
-    public: Mapping[str, Array],
-    private: Mapping[str, Array],
-    prior: Prior | None,
-    parameters: tuple[str, ...],
-) -> dict[str, Any]:
-    """Arguments of the Network whose common disturbances are further parameters; ``observe`` is the stacked H."""
-    length, count = observe.shape[1], noise.spread.shape[1]
-    rows, blocks = np.concatenate([observe, noise.spread], axis=1), noise.blocks
-    return {
-        "observe": RowsByAgent(agents, places, blocks, rows),
-        "noise": noise.own,
-        "public": {name: padded(each, length + count) for name, each in public.items()},
-        "private": {name: padded(each, length + count) for name, each in private.items()},
-        "prior": _prior(prior, length, count),
-        "parameters": (*parameters, *_names(parameters, count)),
-    }
-
-
 def padded(rows: Array, length: int) -> Array:
     """Rows that read nothing of the parameters added behind theirs."""
     wide = np.zeros((rows.shape[0], length))
@@ -286,7 +246,8 @@ def padded(rows: Array, length: int) -> Array:
     return wide
 
 
-def _prior(prior: Prior | None, length: int, count: int) -> Prior:
+def prior_apart(prior: Prior | None, length: int, count: int) -> Prior:
+    """The prior of x and of so many disturbances of unit covariance beside it."""
     matrix = np.eye(length + count)
     if prior is None:
         matrix[:length, :length] = 0.0
@@ -298,8 +259,9 @@ def _prior(prior: Prior | None, length: int, count: int) -> Prior:
     return Prior(information=matrix, mean=mean)
 
 
-def _names(taken: tuple[str, ...], count: int) -> tuple[str, ...]:
+def names_apart(taken: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """The names of x, and of so many disturbances."""
     what = "common disturbance"
     while any(name.startswith(what) for name in taken):
         what = f"another {what}"
-    return tuple(f"{what} {place + 1}" for place in range(count))
+    return (*taken, *(f"{what} {place + 1}" for place in range(count)))

@@ -1,4 +1,4 @@
-"""What is doubtful about a network: said when it was fitted, and again by whoever uses it, until it is dealt with."""
+"""What is doubtful about a network: said when it was fitted and wherever it is used, until it is dealt with."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def refuse_undetectable(dynamics: Dynamics, observe: Array, parameters: tuple[st
 def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...]) -> None:
     """NotObservable, naming the direction, where the error of a filter never settles above zero.
 
-    A direction on the unit circle that nothing renews (a constant: A = 1, Q = 0) is told a little better by every
+    A direction on the unit circle that nothing renews (a constant: A = 1, Q = 0) is known a little better after every
     row.
     """
     if dynamics.stable:
@@ -127,7 +127,7 @@ def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...])
         return
     raise NotObservable(
         f"dynamics: nothing renews {direction_in_words(_plainest(still), parameters)} (A keeps it, Q adds nothing), "
-        "so that every row tells more of it and its error has no steady state but zero; give it noise in Q, or ask "
+        "so that every row reveals more of it and its error has no steady state but zero; give it noise in Q, or ask "
         "about a number of rows (the Ledger, for an x that stays)"
     )
 

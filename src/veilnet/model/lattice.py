@@ -1,7 +1,7 @@
 """The lattice that readings lie on, found in the readings themselves.
 
 Readings that were averaged before they were written down lie on two lattices: all of them on a fine one (twelve
-readings of 0.1 °C a minute have means in steps of 1/120 °C), and those of quiet minutes on the sensor's own. Whoever
+readings of 0.1 °C a minute have means in steps of 1/120 °C), and those of quiet minutes on the sensor's own. Who
 knows that names the readings of every quiet row, unless they are dithered by the sensor's step: it is the coarsest
 lattice that counts, if more than a few rows lie on it. A step that is a whole multiple of another one covers both.
 Loggers that cut digits off move points of the sensor's lattice by a little (20.7, 20.79, 20.89, 21.0): values that

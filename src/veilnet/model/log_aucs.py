@@ -1,4 +1,4 @@
-"""How surely detectors that learned told the values of a private parameter apart, in the log a network was fitted to.
+"""How surely learned detectors saw the values of a private parameter in the log that a network was fitted to.
 
 A plan promises what the best detector sees *in the model*. A log need not follow the model, and of a parameter with
 few values it does not. So ``fit`` lets detectors learn from its rows, and keeps with the network what they reached.
@@ -42,7 +42,7 @@ class LogAuc:
 
     @property
     def sees_more(self) -> bool:
-        """Whether it tells values apart better than the model says, beyond chance."""
+        """Whether it sees values more surely than the model says, beyond chance."""
         return self.low > self.model
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def log_headlines(found: Mapping[str, Mapping[str, LogAuc]], promised: Mapping[s
 
 
 def log_in_words(name: str, found: Mapping[str, LogAuc]) -> str:
-    """What a log showed of one parameter, for whoever fits a network to it.
+    """What a log showed of one parameter, for somebody who fits a network to it.
 
     found: by what detectors were shown.
     """
@@ -82,7 +82,7 @@ def log_in_words(name: str, found: Mapping[str, LogAuc]) -> str:
     )
     rows = next(iter(found.values())).rows
     return (
-        f"{name} in these {rows} rows, told apart by detectors that learned from other stretches of time: {shown}. "
+        f"{name} in these {rows} rows, as detectors see it that learned from other stretches of time: {shown}. "
         "AUC 0.5 is guessing. A low figure is no promise: it is what these few detectors made of this log."
     )
 

@@ -4,7 +4,7 @@ Let every entry of H be off by its own factor 1 + e, the e independent, of mean 
 
     y = H x + n + (E ∘ H) x,   E[((E ∘ H) x)_a²] = ε² Σ_b H_ab² E[x_b²],   E[x_b²] = (P0)_bb + m_b²,
 
-uncorrelated between readings, with x and with n. Whoever estimates linearly, not knowing E, thus errs on average over
+uncorrelated between readings, with x and with n. A linear estimator that does not know E thus errs on average over
 all such models exactly as if each reading had this variance more of noise: the best linear estimate, the best design
 for it and its stated error are those of the network with
 

@@ -37,7 +37,7 @@ from veilnet.model.arguments import (
     read_units,
 )
 from veilnet.model.coloured import ColouredNoise
-from veilnet.model.common import SharedNoise, read_noise
+from veilnet.model.common import SharedNoise, names_apart, padded, prior_apart, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.fitted_rows import read_marks
@@ -80,11 +80,11 @@ class Network(Frozen):
                 distribution of the first x, and the stationary one when left out.
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
                 average counts as noise (:mod:`veilnet.model.model_error`). Needs a full prior.
-    step:       how long a row takes, such as "15min", or seconds: an agent with a clock tells at most one reading in
+    step:       how long a row takes, such as "15min", or seconds: an agent with a clock sends at most one reading in
                 each, and the rows of a stream are so far apart. Seconds in the attribute, None where nobody said.
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
-    log_aucs:   private name -> "raw" and "free" -> how surely learned detectors told its values apart in those rows.
+    log_aucs:   private name -> "raw" and "free" -> how surely learned detectors saw its values in those rows.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``noise`` is as it was given: of the readings as an agent gets them, their rounding included; ``sensor_noise`` is
@@ -234,19 +234,21 @@ class Network(Frozen):
         """The same network with common disturbances as parameters of x (:mod:`veilnet.model.common`)."""
         if not isinstance(self.R, SharedNoise):
             return self
-        from veilnet.model.common import apart_arguments
-
-        apart = apart_arguments(
-            self.R,
-            self.agents,
-            self.position,
-            self.H,
-            self.public,
-            self.private,
-            self.prior,
-            self.parameters,
+        spread = self.R.spread
+        count = spread.shape[1]
+        length = self.L + count
+        rows = np.concatenate([self.H, spread], axis=1)
+        return Network(
+            RowsByAgent(self.agents, self.position, self.blocks, rows),
+            self.R.own,
+            {name: padded(each, length) for name, each in self.public.items()},
+            {name: padded(each, length) for name, each in self.private.items()},
+            prior_apart(self.prior, self.L, count),
+            parameters=names_apart(self.parameters, count),
+            offset=self.offset,
+            units=self.units,
+            step=self.step,
         )
-        return Network(**apart, offset=self.offset, units=self.units, step=self.step)
 
     def unit(self, name: str) -> str:
         """The unit of something that has a name, empty when none was given.

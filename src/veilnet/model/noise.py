@@ -28,7 +28,7 @@ from veilnet._core.types import Array
 from veilnet._core.validation import (
     are_stacks,
     as_array,
-    as_square,
+    diagonal_or_whole,
     lowest_relative_eigenvalues,
     refuse_unknown,
     symmetric,
@@ -221,7 +221,7 @@ def dithered(noise: NoiseModel, steps: Array, draws: Array | float, agents: Sequ
     return noise.plus(added) if np.any(added) else noise
 
 
-def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
+def read_covariance(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
     """Every form of the ``noise`` argument: joint matrix, per agent, variances, stacked, or a scalar."""
     if isinstance(noise, NoiseModel):
         if not np.array_equal(noise.blocks.sizes, blocks.sizes):
@@ -281,16 +281,10 @@ def _noise_per_agent(noise: Mapping[Any, Any], agents: Sequence[str], blocks: Bl
         stack = np.empty((group.count, group.size, group.size))
         for place, agent in enumerate(group.agents):
             name = agents[int(agent)]
-            stack[place] = _one_agent(noise[name], f"noise of {name!r}", group.size)
+            label = f"noise of {name!r}"
+            stack[place] = symmetric(diagonal_or_whole(noise[name], label, group.size), label)
         stacks.append(stack)
     return IndependentNoise(blocks, stacks, agents)
-
-
-def _one_agent(value: Any, name: str, size: int) -> Array:
-    array = as_array(value, name)
-    if array.ndim == 0 or array.shape == (size,):
-        return np.diag(np.broadcast_to(array, (size,)))
-    return as_square(array, name, size)
 
 
 def _variances(variances: Array, agents: Sequence[str], blocks: Blocks) -> IndependentNoise:

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import make_read_only
 from veilnet._core.types import Array
-from veilnet._core.validation import as_names, as_vector, freeze
+from veilnet._core.validation import as_names, as_vector, one_or_each
 from veilnet.model.prior import Prior
 
 # Columns and keys of veilnet's own streams: a reading with such a name could be taken for one of them, and
@@ -61,36 +62,30 @@ def read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
         raise InvalidNetwork(f"limits: expected (lowest, highest), found {limits!r}") from error
     edges = []
     for value, name in ((low, "lowest limit"), (high, "highest limit")):
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            array = np.asarray(np.nan)
-        if np.any(np.isnan(array)) or array.shape not in ((), (readings,)):
+        array = one_or_each(value, readings)
+        if array is None or np.any(np.isnan(array)):
             raise InvalidNetwork(f"{name}: expected one number or {readings}, found {value!r}")
-        edges.append(np.array(np.broadcast_to(array, (readings,))))
+        edges.append(array)
     if np.any(edges[0] >= edges[1]):
         raise InvalidNetwork("limits: expected lowest below highest for every reading")
-    freeze(*edges)
+    make_read_only(edges)
     return edges[0], edges[1]
 
 
 def read_resolution(steps: Any, readings: int) -> Array:
     """The step of each reading, 0 where a reading is continuous."""
-    try:
-        array = np.asarray(steps, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.asarray(np.nan)
-    if isinstance(steps, bool) or array.shape not in ((), (readings,)) or not np.all(np.isfinite(array)):
+    found = None if isinstance(steps, bool) else one_or_each(steps, readings)
+    if found is None or not np.all(np.isfinite(found)):
         raise InvalidNetwork(
             f"expected one step or {readings}, one per reading, each a finite number, found {steps!r}; "
             "0.1 says that a reading is a multiple of 0.1, 0 that it is continuous"
         )
-    if np.any(array < 0):
+    if np.any(found < 0):
         raise InvalidNetwork(
             f"expected steps of at least 0, found {steps!r}; 0 says that a reading is continuous"
         )
-    found = np.array(np.broadcast_to(array, (readings,))) + 0.0
-    freeze(found)
+    found += 0.0  # no sign of a zero
+    make_read_only(found)
     return found
 
 
@@ -102,16 +97,12 @@ def read_dither(draws: Any, readings: int) -> Array | None:
     """How many uniform draws of a step move each reading: one number or one per reading, each 0, 1 or 2."""
     if draws is None:
         return None
-    try:
-        array = np.asarray(draws, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.asarray(np.nan)
-    if array.shape not in ((), (readings,)) or not np.all(np.isin(array, (0.0, 1.0, MOST_DRAWS))):
+    found = one_or_each(draws, readings)
+    if found is None or not np.all(np.isin(found, (0.0, 1.0, MOST_DRAWS))):
         raise InvalidNetwork(
             f"dither: expected one number or {readings}, one per reading, each 0, 1 or 2 draws, found {draws!r}"
         )
-    found = np.array(np.broadcast_to(array, (readings,)))
-    freeze(found)
+    make_read_only(found)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.durations import in_words, read_step
+from veilnet._core.durations import duration_in_words, read_step
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix
@@ -87,7 +87,7 @@ class Secret:
             return 1
         if step is None:
             raise InvalidNetwork(
-                f"Secret lasts: {in_words(self.lasts)} is so many rows as the network's step says; give step="
+                f"Secret lasts: {duration_in_words(self.lasts)} is counted in rows, by the network's step; give step="
             )
         # A thousandth of a row more is rounding of the two durations, not another row.
         return max(1, int(np.ceil(self.lasts / step - 1e-3)))

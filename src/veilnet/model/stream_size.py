@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from veilnet._core.durations import in_words, read_step, same_step
+from veilnet._core.durations import duration_in_words, keeps_to, read_step
 from veilnet._core.errors import InvalidRequest
 from veilnet.model.network import Network
 
@@ -60,11 +60,11 @@ def refuse_too_large(network: Network, numbers: int, what: str) -> None:
 
 
 def refuse_stream(network: Network) -> None:
-    """Refuse a stream where the answer would be about one row alone, as if the others told nothing of it."""
+    """Refuse a stream where the answer would be about one row alone, as if the others had no information on it."""
     if network.is_stream:
         raise InvalidRequest(
             "network: this is answered for rows that have nothing to do with one another, and the rows of a stream "
-            "tell of each other; ask it of network.one_row if one row by itself is meant"
+            "are correlated; ask it of network.one_row if one row by itself is meant"
         )
 
 
@@ -73,10 +73,12 @@ def with_step(network: Network, step: Any, name: str = "step") -> Network:
 
     step: such as "15min", or seconds. name: what it is called in an error.
     """
-    seconds = read_step(step, name)
-    if network.is_stream and network.step is not None and not same_step(network.step, seconds):
+    asked = read_step(step, name)
+    if network.step is not None and asked is not None and keeps_to(asked, network.step):
+        return network
+    if network.is_stream and network.step is not None:
         raise InvalidRequest(
-            f"{name}: the rows of this stream are {in_words(network.step)} apart, and its dynamics are for that, "
-            f"found {step}; leave it out, or fit the network to rows that are so far apart"
+            f"{name}: the rows of this stream are {duration_in_words(network.step)} apart, and its dynamics "
+            f"are for that, found {step}; leave it out, or fit the network to rows that are so far apart"
         )
-    return network.replace(step=seconds)
+    return network.replace(step=asked)

@@ -14,7 +14,7 @@ class Asked:
 
     targets:   the privacy asked of each; 0, or no entry, asks nothing.
     worst:     what is asked of every direction of a parameter (:class:`veilnet.Worst`).
-    seen:      by how many deviations d' the change of a secret may be told from none (:class:`veilnet.Auc`).
+    seen:      by how many deviations d' a secret's change and none may be apart (:class:`veilnet.Auc`).
     most_loss: the utility loss allowed; None where the least is looked for.
     floors:    the privacies that are free, kept whatever else is paid for.
     power:     agent -> the noise power allowed to it.

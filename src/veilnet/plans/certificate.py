@@ -19,6 +19,7 @@ import numpy as np
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
@@ -32,7 +33,7 @@ LOSS_ALLOWED = "utility loss allowed"
 DITHERED = "agents without the dither that they need and the figures count"
 UTILITY = "utility"
 NOISE_POWER = "noise power of "
-CHANGE_OF = "change of "  # by how many deviations it is told from none
+CHANGE_OF = "change of "  # how many deviations it and none are apart
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
 _LARGE = 1e6  # figures above it are differences of nearly equal numbers where rounding is amplified
 _AMPLIFIES = 1e4  # a conditioning whose square leaves doubles half of their digits
@@ -42,26 +43,20 @@ _MOST_CORRECTIONS = 4  # a corrected figure can move what another is judged by, 
 _BELOW = 1e-4
 
 
-@dataclass(frozen=True)
-class Promise:
-    """What a plan claims: utility u, privacy p_j, and the targets it was made for.
+@dataclass(frozen=True, kw_only=True)
+class Promise(Asked):
+    """What a plan claims beside what it was asked for, which it claims to meet.
 
-    ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``seen`` is by how
-    many deviations d' the best detector tells the change of a secret from none, at most. ``floors`` are the privacies
-    that are free, kept where utility was paid for more. ``with_gaps`` are the least privacies of a stream
-    around a start or a missed row, empty where they are not computed. ``power`` is the largest tr Θ_i of an agent by
-    its name (of a network in parts: of any agent of a part, by the part's); empty where nothing limits it.
+    utility:   u.
+    privacy:   p_j.
+    with_gaps: of a stream, the least p_j around a start or a missed row; empty where they are not computed.
+
+    ``power`` of a network in parts is that of any agent of a part, by the part's name.
     """
 
     utility: float
     privacy: Mapping[str, float]
-    targets: Mapping[str, float]
-    most_loss: float | None
-    worst_targets: Mapping[str, float] = field(default_factory=dict)
-    floors: Mapping[str, float] = field(default_factory=dict)
-    power: Mapping[str, float] = field(default_factory=dict)
     with_gaps: Mapping[str, float] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ def certify(
             findings.append(Finding(f"no less than is free of {name}", floor, promised, held))
     if promise.with_gaps and isinstance(model, StreamRecheck):
         findings += _gap_findings(model, promise)
-    for name, target in promise.worst_targets.items():
+    for name, target in promise.worst.items():
         least = model.least_growth(network.private[name], target)
         # Doubles lose what privacy takes away, times the conditioning; never more than routes may differ by.
         rounding = min(_AGREEMENT, max(_WEAK_PRIOR, _ROUNDING * network.conditioning * (1 + target)))
@@ -268,7 +263,7 @@ def _privacy_of(name: str) -> str:
 def _agree(promised: float, found: float) -> bool:
     if np.isinf(promised):
         return bool(found > _LOST)
-    if np.isinf(found):  # both beyond what is told apart
+    if np.isinf(found):  # both beyond what is distinguished
         return bool(promised >= WITHOUT_BOUND)
     return bool(abs(promised - found) <= _AGREEMENT * (1 + promised))
 

@@ -3,74 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number, times
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.detectability import Detectability, Detector, secrets_headlines
-from veilnet.bounds.typical_errors import ROWS_OF_CONSTANT, TypicalError, in_one_row, typical_errors
-from veilnet.model.network import Network
+from veilnet._core.words import NOTHING, counted, join_names, number, times
+from veilnet.bounds.detectability import Detector, secrets_headlines
+from veilnet.bounds.typical_errors import (
+    ROWS_OF_CONSTANT,
+    TYPICALLY_OFF,
+    TypicalError,
+    in_one_row,
+    typical_errors,
+)
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.plans.certificate import CHANGE_OF, DITHERED, LOSS_ALLOWED, NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.plan import Plan
 
-TYPICALLY_OFF = (
-    f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
-)
-# Methods that are not simply the best plan found: whoever asked for them by name is told so.
+# Methods that are not simply the best plan found: they are named to who asked for them.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9  # of a floor: floors lie a little below what is free
 _AROUND_GAPS = "Around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
 
-class DescribedPlan(Protocol):
-    """What of a :class:`veilnet.Plan` is told."""
-
-    @property
-    def network(self) -> Network: ...
-    @property
-    def sanitizers(self) -> Mapping[str, Sanitizer]: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def utility(self) -> float: ...
-    @property
-    def privacy(self) -> Mapping[str, float]: ...
-    @property
-    def worst_direction(self) -> Mapping[str, float]: ...
-    @property
-    def privacy_now(self) -> Mapping[str, float]: ...
-    @property
-    def privacy_with_gaps(self) -> Mapping[str, float]: ...
-    @property
-    def targets(self) -> Mapping[str, float]: ...
-    @property
-    def floors(self) -> Mapping[str, float]: ...
-    @property
-    def given_up(self) -> tuple[str, ...]: ...
-    @property
-    def certificate(self) -> Certificate: ...
-    @property
-    def details(self) -> Mapping[str, Any]: ...
-    @property
-    def proof(self) -> Proof | None: ...
-    @property
-    def gap(self) -> float: ...
-    @property
-    def detectability(self) -> Mapping[str, Detectability]: ...
-    @property
-    def sent(self) -> Mapping[str, int]: ...
-    @property
-    def kept(self) -> Mapping[str, int]: ...
-    @property
-    def interrupted(self) -> bool: ...
-    def notes(self) -> list[str]: ...
-
-
-def plan_in_words(plan: DescribedPlan) -> str:
+def plan_in_words(plan: Plan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
     lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability), TYPICALLY_OFF]
@@ -79,7 +37,7 @@ def plan_in_words(plan: DescribedPlan) -> str:
     lines += in_one_row(errors.values())
     if plan.network.prior is None and not plan.network.is_stream:
         lines.append(
-            "Without a prior this is of unbiased estimators: whoever knows more of x beforehand does better."
+            "Without a prior this is of unbiased estimators: somebody who knows more of x beforehand does better."
         )
     if by_stacks(plan.network):
         lines.append(NOW_IS_NOT_COMPUTED)
@@ -105,7 +63,7 @@ def plan_in_words(plan: DescribedPlan) -> str:
     return "\n".join([*lines, *plan.notes()])
 
 
-def _less_than_free(plan: DescribedPlan) -> list[str]:
+def _less_than_free(plan: Plan) -> list[str]:
     """What a number below what is free gave away, and how to keep it."""
     free = {name: float(value) for name, value in plan.details.get("ceiling", {}).items()}
     return [
@@ -128,7 +86,7 @@ def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _headline(plan: DescribedPlan, errors: Mapping[str, TypicalError]) -> str:
+def _headline(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     public = join_names(list(plan.network.public))
     cost = f", and nothing is lost on {public}" if -plan.utility < NOTHING else f"; {_cost(plan, errors)}"
     count = len(plan.sanitizers)
@@ -140,7 +98,7 @@ def _headline(plan: DescribedPlan, errors: Mapping[str, TypicalError]) -> str:
     )
 
 
-def _cost(plan: DescribedPlan, errors: Mapping[str, TypicalError]) -> str:
+def _cost(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     """By how much the public error variances grow; the worst is named where the sum would be of °C² and kW²."""
     public, growth = list(plan.network.public), times(1 - plan.utility)
     units = {plan.network.unit(name) for name in public}
@@ -158,7 +116,7 @@ def _ratio(error: TypicalError) -> float:
     return 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
 
 
-def _rows_and_memory(plan: DescribedPlan) -> str:
+def _rows_and_memory(plan: Plan) -> str:
     if not plan.network.is_stream:
         return ""
     total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
@@ -172,7 +130,7 @@ def _public(error: TypicalError) -> str:
     return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
 
 
-def _private(plan: DescribedPlan, error: TypicalError) -> str:
+def _private(plan: Plan, error: TypicalError) -> str:
     gained = plan.privacy[error.name]
     seen = plan.detectability.get(error.name)
     if seen is not None:  # what counts of a secret is how surely it is seen; growth of an error would mislead
@@ -191,7 +149,7 @@ def _private(plan: DescribedPlan, error: TypicalError) -> str:
     return text
 
 
-def _grows(plan: DescribedPlan, name: str) -> str:
+def _grows(plan: Plan, name: str) -> str:
     gained, worst = plan.privacy[name], plan.worst_direction[name]
     if np.isfinite(gained):
         return f"Its error variance grows {times(1 + gained)}."
@@ -215,7 +173,7 @@ def promise_in_words(
 
     constant:  of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
     with_gaps: of a stream, the privacy around missed rows and at a start; empty where it was not computed.
-    changes:   how surely the change of each secret is seen, in words: of these no growth is told.
+    changes:   how surely the change of each secret is seen, in words: of these no growth is given.
     """
     one = "" if constant is None else "in one row "
     lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
@@ -223,7 +181,7 @@ def promise_in_words(
     for name, gained in privacy.items():
         if changes and name in changes:
             lines.append(
-                f"{name}: {changes[name]}; whoever sees all messages, and knows the plan, does no better"
+                f"{name}: {changes[name]}; somebody who sees all messages, and knows the plan, does no better"
             )
             continue
         if np.isinf(gained):
@@ -232,8 +190,8 @@ def promise_in_words(
             lines.append(f"{name} is NOT protected: it can be estimated as well as from raw readings")
         else:
             lines.append(
-                f"{one}the error variance of {name} grows {times(1 + gained)}: whoever sees all messages, and knows "
-                "the whole plan, cannot estimate it better"
+                f"{one}the error variance of {name} grows {times(1 + gained)}: somebody who sees all messages, and "
+                "knows the whole plan, cannot estimate it better"
             )
             if constant is not None and name in constant:  # a statement is its author's, and may leave it out
                 part = f"{100 * constant[name]:.0f} % of that of one row"
@@ -245,7 +203,7 @@ def promise_in_words(
     return lines if with_gaps is None or with_gaps else [*lines, GAPS_ARE_NOT_COMPUTED]
 
 
-def quality(plan: DescribedPlan) -> str:
+def quality(plan: Plan) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
         better = "No design without loss hides more" if plan.method == "perfect" else "No design does better"

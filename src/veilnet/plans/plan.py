@@ -13,30 +13,21 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
-from veilnet._core.types import Booleans
 from veilnet.agent.dither import counting_dither, with_more_dither
-from veilnet.agent.mechanisms import Mechanisms, mechanisms
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import Outlook, outlook, privacy
 from veilnet.bounds.streams.gaps import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge
 from veilnet.centre.models import Messages, messages_of
-from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
-from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, by_stacks
+from veilnet.model.stream_size import by_stacks
 from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
-from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
-from veilnet.verdict.notes import (
-    limit_notes,
-    model_error_notes,
-    refuse_narrow_limits,
-    resolution_notes,
-    unstated,
-)
+from veilnet.verdict.notes import notes_on, refuse_narrow_limits
 
 _NO_LOSS = 1e-13  # some hundred roundings of one
 _NOTHING_ASKED = Asked()
@@ -60,7 +51,7 @@ class Plan(Frozen):
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
     floors:      the p_j that is free and was kept where more was paid for, of parameters whose target is lower.
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
-    seen:        by how many deviations d' the change of a secret may be told from none, where that was asked.
+    seen:        by how many deviations d' a secret's change and none may be apart, where that was asked.
     proof:       what no design can beat, with the multipliers that prove it, where ``design(..., prove=)`` found one.
     """
 
@@ -139,9 +130,8 @@ class Plan(Frozen):
         """
         if not self.privacy_with_gaps:
             raise InvalidRequest("gap_privacy: goes with streams whose gaps are computed; leave it out")
-        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=self.seen)
         return make_plan(
-            self.network, self.sanitizers, self.method, asked, details=self.details, gap_privacy=part
+            self.network, self.sanitizers, self.method, self.asked, details=self.details, gap_privacy=part
         )
 
     def hiding_changes(self, seen: Mapping[str, float]) -> Plan:
@@ -149,7 +139,7 @@ class Plan(Frozen):
 
         seen: name -> d'; InvalidPlan where the recheck finds more.
         """
-        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=seen)
+        asked = replace(self.asked, seen=seen)
         return make_plan(self.network, self.sanitizers, self.method, asked, details=self.details)
 
     @derived
@@ -174,6 +164,11 @@ class Plan(Frozen):
     def messages(self) -> Messages:
         """What the centre has to know of what is sent."""
         return messages_of(self.network, self.sanitizers)
+
+    @property
+    def asked(self) -> Asked:
+        """What it was made for; the power of its noise stands among its details."""
+        return Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=self.seen)
 
     @property
     def most_loss(self) -> float | None:
@@ -243,42 +238,17 @@ class Plan(Frozen):
         return plan_card(self)
 
     def __str__(self) -> str:
+        from veilnet.plans.in_words import plan_in_words
+
         return plan_in_words(self)
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, how often readings
-        are beyond their limits, what an uncertain model does to the figures, and what was doubtful about the fit.
-        """
-        doubtful = doubt_notes(self.network.doubts)
-        return [
-            *notes_on_readings(self.network, self.sanitizers),
-            *model_error_notes(self.network),
-            *doubtful,
-        ]
+        """What to know of its readings, its model and the fit (:mod:`veilnet.verdict.notes`)."""
+        return notes_on(self.network, self.sanitizers)
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
         return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
-
-
-def notes_on_readings(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
-    """What the resolution of the readings costs, for whom exact numbers may name the readings, what limits do, and
-    what is not known of gaps.
-    """
-    exposed = unstated(network, _withholding_by_exact_numbers(mechanisms(network, sanitizers).normal))
-    gaps = [GAPS_ARE_NOT_COMPUTED] if by_stacks(network) else []
-    return [*resolution_notes(network, exposed), *limit_notes(network), *gaps]
-
-
-def _withholding_by_exact_numbers(sent: Mechanisms) -> Booleans:
-    """Which agents send something exactly and yet not everything so."""
-    found = np.zeros(sent.network.S, bool)
-    for stack in sent.stacks:
-        exact = stack.sent * np.ones(stack.count)
-        if stack.variances is not None:
-            exact -= np.sum(stack.variances, axis=1)
-        found[stack.places] = (exact > 0) & (exact < stack.readings)
-    return found
 
 
 class OtherDither(Exception):
@@ -332,17 +302,7 @@ def make_plan(
         noted |= {"start_size": masked.size, "public_after_missed_row": list(masked.public)}
     if abs(utility) < _NO_LOSS:
         utility = 0.0  # what rounding leaves of nothing is nothing
-    promise = Promise(
-        utility,
-        hidden,
-        dict(asked.targets),
-        asked.most_loss,
-        dict(asked.worst),
-        dict(asked.floors),
-        asked.power,
-        with_gaps,
-        dict(asked.seen),
-    )
+    promise = Promise(**vars(asked), utility=utility, privacy=hidden, with_gaps=with_gaps)
     other = with_more_dither(network, gridded)
     if other is not None:
         raise OtherDither(other)
@@ -362,7 +322,7 @@ def sealed(
     """The plan of a promise that was confirmed."""
     return Plan(
         network, sanitizers, method, promise.utility, promise.privacy, certificate,
-        targets=promise.targets, worst_targets=promise.worst_targets, floors=promise.floors, details=details,
+        targets=promise.targets, worst_targets=promise.worst, floors=promise.floors, details=details,
         proof=proof, privacy_with_gaps=promise.with_gaps, seen=promise.seen,
     )  # fmt: skip
 

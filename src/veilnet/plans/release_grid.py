@@ -26,7 +26,7 @@ from veilnet.model.network import Network
 from veilnet.model.readings import DEVIATIONS_REACHED
 from veilnet.model.stream_size import by_stacks
 
-# Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
+# Exact numbers of a stream may repeat one another in part; their grid serves combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
 # A filter carries rounding on from row to row, so that less of it may enter than in a row by itself.
 _STREAM_COST = ROUNDING_COST / 16

@@ -2,7 +2,7 @@
 
 Nothing that was saved is believed: every promise is recomputed from the sanitizers that the agents' files hold,
 the grids and the centre's model are derived again, and the network must equal the given one to the last bit (but for
-a step of time that only the plan has, which is told). A checksum only tells accidents from intact files.
+a step of time that only the plan has, which is said). A checksum only parts accidents from intact files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.durations import in_words, same_step
+from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
@@ -101,7 +101,7 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
     plan:    a plan, checked as what it would be saved as; or where :meth:`veilnet.Plan.save` or ``veilnet design
              --out`` wrote it: a folder or plan.npz.
     network: the network you trust; the plan must have been made for exactly this one, except that a plan may have
-             a step of time where the network has none (``design --step``), which is told and no failure.
+             a step of time where the network has none (``design --step``), which is said and no failure.
 
     Raises InvalidPlan where the folder cannot be read as a plan at all.
     """
@@ -117,7 +117,7 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
     if network is not None:
         trusted, note = _with_planned_step(network, saved.network.step)
         trusted = trusted.replace(dither=saved.network.dither)  # the certificate judges it by what is sent
-        # A step that differs is told in words; where only the plan has one, all else must still be the same.
+        # A step that differs is said in words; where only the plan has one, all else must still be the same.
         difference = saved.difference(trusted)
         if difference and not same_step(trusted.step, saved.network.step):
             difference = note
@@ -130,11 +130,11 @@ def _with_planned_step(network: Network, planned: float | None) -> tuple[Network
     if same_step(network.step, planned):
         return network, ""
     if planned is None:
-        return network, f"the network has a step of {in_words(network.step or 0.0)}, the plan none"
-    has = f"the plan has a step of {in_words(planned)}, the network"
+        return network, f"the network has a step of {duration_in_words(network.step or 0.0)}, the plan none"
+    has = f"the plan has a step of {duration_in_words(planned)}, the network"
     if network.step is None:
         return network.replace(step=planned), f"{has} none"
-    return network, f"{has} one of {in_words(network.step)}"
+    return network, f"{has} one of {duration_in_words(network.step)}"
 
 
 def load_plan(folder: str | PathLike[str]) -> Plan:
@@ -299,11 +299,11 @@ def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
 
 
 def _change_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
-    """How surely the change of each secret is seen in one row, asked for or not: d' as told, and by the recheck."""
+    """How surely the change of each secret is seen in one row, asked for or not: d' as stated and as rechecked."""
     if not network.secrets:
         return
     try:
-        told = detectability(network, saved.sanitizers)
+        stated = detectability(network, saved.sanitizers)
         model = recheck_of(network, saved.sanitizers)
         found = {name: model.deviations(each.rows, each.change, 1) for name, each in network.secrets.items()}
     except (VeilnetError, np.linalg.LinAlgError) as error:
@@ -312,8 +312,8 @@ def _change_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         )
         return
     for name, seen in found.items():
-        held = bool(seen <= told[name].mu * (1 + _SEEN_ALIKE) + _SEEN_AS_NOTHING)
-        yield Check(f"{CHANGE_OF}{name} in one row", held, told[name].mu, seen)
+        held = bool(seen <= stated[name].mu * (1 + _SEEN_ALIKE) + _SEEN_AS_NOTHING)
+        yield Check(f"{CHANGE_OF}{name} in one row", held, stated[name].mu, seen)
 
 
 def _floor_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:

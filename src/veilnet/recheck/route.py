@@ -26,7 +26,7 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.model.common import padded
 from veilnet.model.network import Network
-from veilnet.recheck.sums import DoubleRecheck
+from veilnet.recheck.sums import DoubleRecheck, information_sums
 from veilnet.recheck.twofold import TwofoldRecheck
 
 WITHOUT_BOUND = 1e16
@@ -46,15 +46,23 @@ class Recheck:
     """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone.
 
     Common disturbances are parameters here (:mod:`veilnet.model.common`), which the bounds eliminate instead.
+
+    sums: (Σ H_i'R_i^-1 H_i, Σ H_i'C_i'(C_i R_i C_i' + Θ_i)^+ C_i H_i) where :mod:`veilnet.recheck.sums` formed them
+          elsewhere: the network then gives the prior and the conditioning alone.
     """
 
-    def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
+    def __init__(
+        self, network: Network, sanitizers: Sanitizers = None, *, sums: tuple[Array, Array] | None = None
+    ) -> None:
         self.network = network.common_apart
         self._sent = mechanisms(self.network, mechanisms(network, sanitizers))
+        self._sums = sums
 
     @property
     def precise(self) -> bool:
-        """Whether the network is small enough for 32 digits."""
+        """Whether the network is small enough for 32 digits; of sums that are doubles more tell nothing more."""
+        if self._sums is not None:
+            return False
         sizes = self.network.blocks.sizes.astype(float)
         blocks = sizes if self.network.R.independent else np.array([np.sum(sizes)])
         return bool(np.sum((blocks + self.network.L) ** 3) / 3 <= _MOST_WORK)
@@ -95,10 +103,7 @@ class Recheck:
         if self._doubles is None:
             return np.inf
         rows = padded(rows, self.network.L)
-        prior = (
-            np.zeros((self.network.L,) * 2) if self.network.prior is None else self.network.prior.information
-        )
-        silent = DoubleRecheck.of_information(self._doubles.raw, prior)
+        silent = DoubleRecheck(self._doubles.raw, self._before)
         gained = np.linalg.inv(self._doubles.errors(rows, _STRONGEST)) - np.linalg.inv(
             silent.errors(rows, _STRONGEST)
         )
@@ -108,10 +113,17 @@ class Recheck:
         rounding = float(np.finfo(float).eps) * self.network.conditioning
         return max(_WEAKEST, min(_STRONGEST, _ABOVE_ROUNDING * rounding**2) / (1.0 + max(claimed, 0.0)))
 
+    @property
+    def _before(self) -> Array:
+        """The prior's information."""
+        prior, length = self.network.prior, self.network.L
+        return np.zeros((length, length)) if prior is None else prior.information
+
     @cached_property
     def _doubles(self) -> DoubleRecheck | None:
+        raw, left = information_sums(self.network, self._sent) if self._sums is None else self._sums
         try:
-            return DoubleRecheck(self.network, self._sent)
+            return DoubleRecheck(self._before + raw, self._before + left)
         except np.linalg.LinAlgError:
             return None
 
@@ -132,31 +144,3 @@ def deviations(gained: Array, change: float | Array, lasts: int = 1) -> float:
 
 def _extrapolated(recheck: DoubleRecheck | TwofoldRecheck, rows: Array, weak: float) -> float:
     return sum(weight * recheck.growth(rows, times * weak) for times, weight in _NODES)
-
-
-class SummedRecheck(Recheck):
-    """The growth of any error between two sums over agents, formed by :mod:`veilnet.recheck.sums`.
-
-    network: gives the prior and the conditioning; its own readings play no part.
-    raw:     Σ H_i'R_i^-1 H_i.
-    left:    Σ H_i'C_i'(C_i R_i C_i' + Θ_i)^+ C_i H_i.
-    """
-
-    def __init__(self, network: Network, raw: Array, left: Array) -> None:
-        super().__init__(network, {})
-        self._sums = (raw, left)
-
-    @property
-    def precise(self) -> bool:
-        """Sums were rounded to doubles: more digits would tell nothing more."""
-        return False
-
-    @cached_property
-    def _doubles(self) -> DoubleRecheck | None:
-        prior = self.network.prior
-        known = np.zeros((self.network.L, self.network.L)) if prior is None else prior.information
-        raw, left = self._sums
-        try:
-            return DoubleRecheck.of_information(known + raw, known + left)
-        except np.linalg.LinAlgError:
-            return None

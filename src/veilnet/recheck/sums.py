@@ -5,7 +5,7 @@ both formed explicitly; a few thousand agents at a time. Each takes stacks of ag
 those of several stacks add up.
 
 The noise that agents add to their readings, from what they run, has the power tr Θ_i, Θ_i = C_i^-1 V_i C_i^-T.
-Whoever receives C_i y_i + ξ_i with C_i invertible and ξ_i ~ N(0, V_i) can take C_i^-1 of it, y_i + C_i^-1 ξ_i: that
+A receiver of C_i y_i + ξ_i with C_i invertible and ξ_i ~ N(0, V_i) can take C_i^-1 of it, y_i + C_i^-1 ξ_i: that
 is noise of covariance C_i^-1 V_i C_i^-T on the readings. Where C_i is not invertible something is withheld, which no
 noise of finite power does.
 
@@ -126,21 +126,12 @@ def _power(compression: Array, noise: Array | None) -> Array:
 
 
 class DoubleRecheck:
-    """J and J̃ in parameters scaled by their raw information; LinAlgError where doubles cannot tell them apart."""
+    """J and J̃, the prior's information in both, in parameters scaled by their raw information.
 
-    def __init__(self, network: Network, sent: Mechanisms) -> None:
-        prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
-        raw, left = information_sums(network, sent)
-        self._compare(prior + raw, prior + left)
+    LinAlgError where doubles cannot tell them apart.
+    """
 
-    @classmethod
-    def of_information(cls, raw: Array, left: Array) -> DoubleRecheck:
-        """The same from J and J̃ themselves, the prior's information in both."""
-        made = object.__new__(cls)
-        made._compare(raw, left)
-        return made
-
-    def _compare(self, raw: Array, left: Array) -> None:
+    def __init__(self, raw: Array, left: Array) -> None:
         self.raw = raw
         self._scale = 1.0 / np.sqrt(np.diag(raw))
         self._values, self._vectors = eigh(self._scaled(left), self._scaled(raw))

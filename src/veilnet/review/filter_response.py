@@ -1,8 +1,8 @@
 """What a sanitizer with memory lets through: its response to each reading, at some frequencies.
 
-Whoever waits can run a filter of exact numbers backwards, so what counts is not one row but what the numbers carry of
-a reading at each frequency: h(ω) = C_s (I - F e^{-iω})^-1 K + C_y. What holds at some frequencies holds at almost
-all of them.
+A receiver who waits can run a filter of exact numbers backwards, so what counts is not one row but what the numbers
+carry of a reading at each frequency: h(ω) = C_s (I - F e^{-iω})^-1 K + C_y. What holds at some frequencies holds at
+almost all of them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def unrolled(sanitizer: Sanitizer, rows: int = 1) -> Sanitizer:
         np.concatenate(shown, axis=1),
         sanitizer.noise,
         grid=sanitizer.grid,
-        limits=None
-        if sanitizer.limits is None
-        else (np.tile(sanitizer.limits[0], rows), np.tile(sanitizer.limits[1], rows)),
+        limits=tuple(np.tile(edge, rows) for edge in sanitizer.edges),
         resolution=None if sanitizer.resolution is None else np.tile(sanitizer.resolution, rows),
         dither=np.tile(sanitizer.dither, rows),
         agent=sanitizer.agent,
@@ -63,7 +61,7 @@ def fading(sanitizer: Sanitizer, part: float = _LITTLE) -> int:
     return last
 
 
-def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
+def frequency_responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
     """h(ω) of some rows on (memory, reading), (frequencies, rows, readings); one without a memory."""
     angles = (np.arange(_FREQUENCIES) + 0.5) * (np.pi / _FREQUENCIES)
     memory = sanitizer.memory
@@ -72,7 +70,7 @@ def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
 
 
 def recoverable(whole: NDArray[Any], noisy: Booleans, place: int, outside: float = _OUTSIDE) -> float | None:
-    """The least deviation with which whoever waits recovers one reading from what is sent; None where nobody does.
+    """The least deviation with which one reading is recovered from all that is sent; None where nobody can.
 
     whole:   h(ω) of all numbers, in normal form; ``noisy`` those with noise of variance one.
     outside: the part of a reading, units removed, that may be outside the span of what is sent.

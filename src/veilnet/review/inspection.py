@@ -1,4 +1,4 @@
-"""What a sanitizer would tell of each reading: for whoever is asked to run it, before it runs.
+"""What a sanitizer would reveal of each reading: for its owner, who is asked to run it, before it runs.
 
 An agent cannot see whether a plan keeps its promise to the network, but it can see what it is asked to send. What
 counts is the span of the rows, not the rows themselves: the receiver adds and subtracts them as it likes. Of numbers
@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from veilnet._core.durations import in_words
+from veilnet._core.durations import duration_in_words
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import counted, join_names, number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.readings import MOST_BEYOND, chance_in_words
-from veilnet.review.filter_response import fading, recoverable, responses, unrolled
+from veilnet.review.filter_response import fading, frequency_responses, recoverable, unrolled
 from veilnet.review.packing import LEGIBLE, packed
 
 Kind = Literal["exactly", "with noise", "mixed with others", "withheld"]
@@ -105,7 +105,7 @@ class Inspection:
             f"{counted(len(self.exposures), 'reading')}:"
         ]
         lines += [f"  {text}" for text in self.numbers]
-        lines += ["What they tell of each reading:"]
+        lines += ["What they reveal of each reading:"]
         lines += [f"  {exposure}" for exposure in self.exposures]
         if self.reaches:
             lines += [
@@ -119,8 +119,8 @@ class Inspection:
 
 
 def inspect(sanitizer: Sanitizer) -> Inspection:
-    """Say in words what a sanitizer would tell, and raise an alarm where raw readings can be recovered."""
-    names = list(sanitizer.names) or [f"reading {k + 1}" for k in range(sanitizer.readings)]
+    """Say in words what a sanitizer would reveal, and raise an alarm where raw readings can be recovered."""
+    names = sanitizer.labels
     noisy = sanitizer.normal[1]
     exposures = _exposures(names, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
@@ -184,13 +184,13 @@ def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str
 
 
 def _on_step(sanitizer: Sanitizer) -> list[str]:
-    """How often something is told at most, where the plan says so."""
+    """How often something is sent at most, where the plan says so."""
     if sanitizer.step is None or not sanitizer.sent:
         return []
-    every = in_words(sanitizer.step)
+    every = duration_in_words(sanitizer.step)
     if sanitizer.memory is not None:
-        return [f"its rows are {every} apart: 'veilnet agent' tells a reading every {every} at most"]
-    return [f"a reading every {every} at most is told by 'veilnet agent', where readings carry times"]
+        return [f"its rows are {every} apart: 'veilnet agent' sends a reading every {every} at most"]
+    return [f"a reading every {every} at most is sent by 'veilnet agent', where readings carry times"]
 
 
 def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposure, ...]) -> list[str]:
@@ -217,7 +217,7 @@ def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposur
 def _exposures(names: list[str], sanitizer: Sanitizer) -> tuple[Exposure, ...]:
     """What can be recovered of each reading: from its row or, where there is a memory, from all rows."""
     rows, noisy = sanitizer.normal
-    whole = responses(sanitizer, rows)
+    whole = frequency_responses(sanitizer, rows)
     exact, outside = whole[:, ~noisy], _OUTSIDE if sanitizer.memory is None else _OUTSIDE_OF_MANY
     found = []
     for place, name in enumerate(names):
@@ -254,10 +254,9 @@ def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> tuple[
     Each is judged by its own range, or else by its resolution, or else in its own unit.
     """
     ranges = _ranges(sanitizer)
-    steps = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
     found: list[str] = []
     unsure: list[str] = []
-    for exposure, reach, step in zip(exposures, ranges.tolist(), steps.tolist(), strict=True):
+    for exposure, reach, step in zip(exposures, ranges.tolist(), sanitizer.steps.tolist(), strict=True):
         if exposure.error is None:
             continue
         shown = f"{exposure.reading} (±{number(exposure.error)}"
@@ -284,10 +283,9 @@ def _on_resolution(sanitizer: Sanitizer, noisy: Booleans, exposures: tuple[Expos
     """Exact numbers protect continuous readings only, unless readings are dithered first."""
     said = []
     if sanitizer.dithers:
-        names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
         widths = [
             f"{name} (±{number(width / 2)})"
-            for name, width in zip(names, sanitizer.dither_width.tolist(), strict=True)
+            for name, width in zip(sanitizer.labels, sanitizer.dither_width.tolist(), strict=True)
             if width > 0
         ]
         said = [f"before they are combined, readings are moved at random: {join_names(widths)}"]
@@ -308,9 +306,7 @@ def _on_resolution(sanitizer: Sanitizer, noisy: Booleans, exposures: tuple[Expos
 
 def _ranges(sanitizer: Sanitizer) -> Array:
     """Of each reading, from its limits; nan where it has none."""
-    if sanitizer.limits is None:
-        return np.full(sanitizer.readings, np.nan)
-    low, high = sanitizer.limits
+    low, high = sanitizer.edges
     ranges = high - low
     return np.asarray(np.where(np.isfinite(ranges) & (ranges > 0), ranges, np.nan))
 

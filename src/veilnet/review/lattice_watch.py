@@ -35,7 +35,7 @@ class LatticeWatch:
         if not isinstance(sanitizer, Sanitizer):  # symbols are not numbers on a lattice
             self._done, self._recipe = True, None
             return
-        self._names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
+        self._names = sanitizer.labels
         self._stated = sanitizer.resolution
         self._rows: list[Array] = []
         self._count = 0
@@ -94,7 +94,7 @@ class LatticeWatch:
             return ""
         return (
             f"readings do not have the resolution that the plan states: {join_names(wrong)}; what is withheld can be "
-            "told from what is sent: state it in the network and design again"
+            "computed from what is sent: state it in the network and design again"
         )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._core.durations import in_words, same_step
+from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
@@ -61,21 +61,21 @@ def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
         labels = [f"what it remembers ({k + 1})" for k in range(new.order)] + names
         size = np.abs(revealed)
         some = [labels[k] for k in np.argsort(-size) if size[k] >= _NOTABLE * size.max()]
-        found.append(f"more would be told of {join_names(some)}, exactly or with less noise")
+        found.append(f"more would be revealed of {join_names(some)}, exactly or with less noise")
     found += _more_often(new, agreed)
     found += _less_careful(new, agreed, names, of_new, of_agreed)
     return tuple(found)
 
 
 def _names(new: Sanitizer, agreed: Sanitizer) -> list[str] | None:
-    """The readings of both; None if it cannot be told which is which."""
+    """The readings of both; None if it is not known which is which."""
     if new.names and agreed.names:
         return list(dict.fromkeys([*agreed.names, *new.names]))
     if (new.names or agreed.names) and new.sent:
         return None  # columns would be taken by their place, and hold who knows what
     if new.readings != agreed.readings:
         return None
-    return list(new.names or agreed.names) or [f"reading {k + 1}" for k in range(new.readings)]
+    return (new if new.names else agreed).labels
 
 
 def _places(sanitizer: Sanitizer, names: list[str]) -> list[int]:
@@ -159,8 +159,9 @@ def _less_careful(
         then = before[place]
         if used[k] and _dithers_less(new, k, agreed, then):
             finer.append(names[place])
-        low, high = _limits(new, k)
-        lowest, highest = _limits(agreed, then)
+        (low, high), (lowest, highest) = (
+            (e[0][p], e[1][p]) for e, p in ((new.edges, k), (agreed.edges, then))
+        )
         if low < lowest or high > highest:
             wider.append(names[place])
         elif (low, high) != (lowest, highest) or _reaches_less(new, k, agreed, then):
@@ -170,13 +171,13 @@ def _less_careful(
         found.append(f"{join_names(finer)} would be dithered by less than before, or not at all")
     if wider:
         are = "is" if len(wider) == 1 else "are"
-        found.append(f"more would be told where {join_names(wider)} {are} beyond the limits there were")
+        found.append(f"more would be revealed where {join_names(wider)} {are} beyond the limits there were")
     if narrower:
         found.append(
             f"{join_names(narrower)} would count as a limit sooner than before, which tells on which side of it"
         )
     if further:
-        found.append(f"rows would be held back where {join_names(further)} is missing, which tells of it")
+        found.append(f"rows would be held back where {join_names(further)} is missing, which reveals that")
     return found
 
 
@@ -186,14 +187,15 @@ def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
         return []
     if new.step is None or agreed.step is None:
         then, now = (
-            "any number of them" if step is None else f"one in every {in_words(step)}"
+            "any number of them" if step is None else f"one in every {duration_in_words(step)}"
             for step in (agreed.step, new.step)
         )
-        return [f"of readings with times {now} would be told, where it was {then}"]
+        return [f"of readings with times {now} would be sent, where it was {then}"]
     if new.step > agreed.step:
         return []
     return [
-        f"a reading could be told every {in_words(new.step)}, where it was every {in_words(agreed.step)} at most"
+        f"a reading could be sent every {duration_in_words(new.step)}, "
+        f"where it was every {duration_in_words(agreed.step)} at most"
     ]
 
 
@@ -209,10 +211,3 @@ def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> b
     """Whether a reading would count as a limit that it did not reach before."""
     (low, high), (lowest, highest) = new.reach, agreed.reach
     return bool(low[place] > lowest[then] or high[place] < highest[then])
-
-
-def _limits(sanitizer: Sanitizer, place: int) -> tuple[float, float]:
-    if sanitizer.limits is None:
-        return -np.inf, np.inf
-    low, high = sanitizer.limits
-    return float(low[place]), float(high[place])

@@ -44,7 +44,6 @@ def packed(
     alarms: list[str] = []
     notes: list[str] = []
     named: set[tuple[str, str]] = set()
-    steps = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
     for what, row, slack, noise in _combinations(sanitizer, scale):
         sizes = np.abs(row) * scale
         top = float(np.max(sizes, initial=0.0))
@@ -62,7 +61,7 @@ def packed(
         apart = top / float(np.min(sizes[small]))
         doubt = "" if measured else " (unless units explain it: the file states no limits)"
         sure = measured or apart >= _UNITS
-        blurred = _unrelated(row, np.flatnonzero(sizes * PACKED > top), scale, steps, 0.25 / apart)
+        blurred = _unrelated(row, np.flatnonzero(sizes * PACKED > top), scale, sanitizer.steps, 0.25 / apart)
         if apart < PACKED**blurred:
             sure = False
             doubt += f" (unless the {blurred} others of its high digits, in no simple proportion, blur them)"

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from veilnet._core.validation import expect
-from veilnet.agent.dither import settled
+from veilnet.agent.dither import with_settled_dither
 from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy_limit
@@ -46,7 +46,7 @@ def check(network: Network) -> Verdict:
         from veilnet.verdict.streams.exact_test import check_stream
 
         return check_stream(network)
-    network = settled(network, lambda tried: _sufficient_shares(tried).sanitizers)
+    network = with_settled_dither(network, lambda tried: _sufficient_shares(tried).sanitizers)
     mine = _sufficient_shares(network)
     sent = mine.sanitizers
     known = knowledge(network, sent)

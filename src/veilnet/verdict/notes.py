@@ -15,12 +15,15 @@ from veilnet._core.linalg import solve_upper, triangle
 from veilnet._core.names import RowsByAgent
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.bounds.knowledge import crlb
+from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.model.readings import MOST_BEYOND, chance_in_words, chances_beyond
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, by_stacks
 
 
-def beyond_limits(network: Network) -> Array | None:
+def chances_beyond_limits(network: Network) -> Array | None:
     """The probability, at most, that a row of each agent has a reading beyond its limits; None without a prior."""
     if network.usual is None:
         return None
@@ -33,15 +36,15 @@ def limit_notes(network: Network) -> list[str]:
     if not network.limits:
         return []
     said = "A reading beyond its limits counts as the limit: "
-    chances = beyond_limits(network)
+    chances = chances_beyond_limits(network)
     if chances is None:
-        return [said + "how often that is cannot be told without a prior."]
+        return [said + "how often that is cannot be computed without a prior."]
     return [f"{said}by the model in {_worst(network, chances)}{_too_often(chances)}."]
 
 
 def refuse_narrow_limits(network: Network) -> None:
     """Refuse limits that readings are beyond too often: what is promised is promised of readings as they are."""
-    chances = beyond_limits(network)
+    chances = chances_beyond_limits(network)
     if chances is not None and _too_often(chances):
         raise InvalidNetwork(
             f"limits: by the model a reading is beyond them in {_worst(network, chances)}{_too_often(chances)}; "
@@ -68,7 +71,7 @@ def model_error_notes(network: Network) -> list[str]:
         return []
     return [
         f"The model may be off by {100 * network.model_error:g} %: figures are for a centre that does not know how, "
-        "on average over such errors. Whoever knows the true model may learn more; the audit shows how much."
+        "on average over such errors. Somebody who knows the true model may learn more; the audit shows how much."
     ]
 
 
@@ -89,6 +92,30 @@ def dither_cost(network: Network) -> float:
     return with_dither / _squares(undithered, network.U) - 1.0
 
 
+def notes_on_readings(network: Network, sanitizers: Sanitizers) -> list[str]:
+    """What the resolution of the readings costs, for whom exact numbers may name them, what limits do; and that what
+    is learned around gaps is not known, of streams of very many agents.
+    """
+    exposed = unstated(network, exposing(mechanisms(network, sanitizers).normal))
+    gaps = [GAPS_ARE_NOT_COMPUTED] if by_stacks(network) else []
+    return [*resolution_notes(network, exposed), *limit_notes(network), *gaps]
+
+
+def notes_on(network: Network, sanitizers: Sanitizers) -> list[str]:
+    """The same, what an uncertain model does to the figures, and what was doubtful about the fit."""
+    readings = notes_on_readings(network, sanitizers)
+    return [*readings, *model_error_notes(network), *doubt_notes(network.doubts)]
+
+
+def exposing(sent: Mechanisms) -> Booleans:
+    """Which agents (S,), in normal form, send something exactly and yet not everything so."""
+    found = np.zeros(sent.network.S, bool)
+    for stack in sent.stacks:
+        noisy = 0.0 if stack.variances is None else np.sum(stack.variances, axis=1)
+        found[stack.places] = (noisy < stack.sent) & (stack.sent - noisy < stack.readings)
+    return found
+
+
 def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     """At most three lines: the cost of the dither, readings too coarse for it, and ``exposed`` agents of which no
     resolution is known.
@@ -106,8 +133,8 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     if coarse.size:
         owners = list(dict.fromkeys(network.agents[int(k)] for k in network.blocks.owner[coarse]))
         notes.append(
-            f"The steps of {join_names(owners)} are larger than the noise of the readings: whoever knows the lattice "
-            "may learn a percent more than the figures say."
+            f"The steps of {join_names(owners)} are larger than the noise of the readings: somebody who knows the "
+            "lattice may learn a percent more than the figures say."
         )
     if exposed:
         notes.append(

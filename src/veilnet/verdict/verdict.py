@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.linalg import EPS
-from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
+from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
 from veilnet.bounds.knowledge import outlook
-from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
-from veilnet.model.doubts import doubt_notes
+from veilnet.bounds.typical_errors import TYPICALLY_OFF, TypicalError, in_one_row, typical_errors
 from veilnet.model.network import Network
-from veilnet.verdict.notes import limit_notes, model_error_notes, resolution_notes, unstated
+from veilnet.verdict.notes import notes_on
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.shares import Shares
 
@@ -25,10 +24,6 @@ from veilnet.verdict.shares import Shares
 _SHORTFALL = 1e-11
 # Agents are searched one by one for who stands in the way; in words only for networks up to this size.
 _MOST_AGENTS_IN_WORDS = 200
-_TYPICALLY_OFF = (
-    "What the centre is typically off by, from raw readings, from what has to be sent, and by guessing "
-    f"{VARIANCES}:"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +97,8 @@ class Verdict:
         return printed_theorem(self.network)
 
     def __str__(self) -> str:
-        lines = [self._headline(), *secrets_headlines(self.network, self.detectability), _TYPICALLY_OFF]
+        lines = [self._headline(), *secrets_headlines(self.network, self.detectability)]
+        lines.append(TYPICALLY_OFF.replace("is sent", "has to be sent"))
         lines += map(self._one_parameter, self.ceiling)
         lines += in_one_row(self._errors.values())
         return "\n".join([*lines, *self._footnotes(), *self.notes()])
@@ -134,7 +130,7 @@ class Verdict:
         if all(name in self.at_least for name in self.blocked):
             return (
                 f"Privacy is free up to the figures below, without any loss on {public}; whether it is without bound "
-                f"cannot be told here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
+                f"cannot be decided here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
             )
         if max(self.ceiling.values()) < NOTHING:
             return f"Privacy is not free here: any protection costs something on {public}."
@@ -194,14 +190,8 @@ class Verdict:
         return lines
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, how often readings
-        are beyond their limits, what an uncertain model does to the figures, and what was doubtful about the fit.
-        """
-        ranks, sizes = self.shares.ranks, self.network.blocks.sizes
-        exposed = unstated(self.network, (ranks > 0) & (ranks < sizes))
-        doubtful = doubt_notes(self.network.doubts)
-        on_readings = [*resolution_notes(self.network, exposed), *limit_notes(self.network)]
-        return [*on_readings, *model_error_notes(self.network), *doubtful]
+        """What to know of its readings, its model and the fit (:mod:`veilnet.verdict.notes`)."""
+        return notes_on(self.network, self.shares.sanitizers)
 
 
 def _shortfall(ceiling: float, limit: float) -> float:

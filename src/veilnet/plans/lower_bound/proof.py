@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from veilnet._core.frozen import Frozen, lock
+from veilnet._core.frozen import Frozen, make_read_only
 from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.plans.lower_bound.lifted_form import lifted_form
@@ -32,9 +32,9 @@ class Proof(Frozen):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "privacy", MappingProxyType(dict(self.privacy)))
-        lock(self.common)
+        make_read_only(self.common)
         for given in self.multipliers:
-            lock([given.root, given.public, given.turn, given.turns, given.heard, given.links])
+            make_read_only([given.root, given.public, given.turn, given.turns, given.heard, given.links])
 
     def theorem(self, network: Network) -> Theorem:
         """The theorem on this network; ValueError where the multipliers were made for another kind of network."""

@@ -17,11 +17,11 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
-from veilnet.agent.dither import settled
+from veilnet.agent.dither import with_settled_dither
 from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
-from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
+from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
@@ -116,7 +116,7 @@ class StreamVerdict(Verdict):
             for name, grown in self.ceiling_with_gaps.items()
         ]
         if by_stacks(self.network):
-            lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
+            lines.append(NOW_IS_NOT_COMPUTED)
         lines.append(in_numbers(self.network, self.shares))
         hidden = self.hidden
         if hidden.shape[1]:
@@ -135,7 +135,7 @@ class StreamVerdict(Verdict):
 
 def check_stream(network: Network) -> StreamVerdict:
     """The exact test of a stream network."""
-    network = settled(network, lambda tried: share_filters(tried).sanitizers)
+    network = with_settled_dither(network, lambda tried: share_filters(tried).sanitizers)
     mine = share_filters(network)
     known = stream_knowledge(network, mine.sanitizers)
     limit = silent_stream(network).privacy
