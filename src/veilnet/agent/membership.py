@@ -1,0 +1,78 @@
+"""What a member of a group has to know of it: with whom its messages are added up, and modulo what.
+
+Messages lie on a public grid, so they are whole numbers of steps. Added up modulo 2^k under masks they stay exact:
+the sum of what arrives is the sum of what was sent, bit for bit, as long as that is below 2^(k-1) steps in size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.types import Array
+
+MOST_BITS = 64
+_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class Membership:
+    """One agent's place in a group whose messages are added up before anybody sees them.
+
+    group:     its name.
+    members:   names of all members, in order.
+    threshold: how many of them must be there for a sum to be opened.
+    bits:      k: sums are taken modulo 2^k.
+    """
+
+    group: str
+    members: tuple[str, ...]
+    threshold: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        if len(self.members) < 2 or len(set(self.members)) < len(self.members):
+            raise InvalidRequest(
+                f"members of {self.group!r}: expected at least two different agents, found {list(self.members)}"
+            )
+        if not 2 <= self.threshold <= len(self.members):
+            raise InvalidRequest(
+                f"threshold of {self.group!r}: expected 2 to {len(self.members)}, the number of members, found "
+                f"{self.threshold}"
+            )
+        if not 1 <= self.bits <= MOST_BITS:
+            raise InvalidRequest(f"bits of {self.group!r}: expected 1 to {MOST_BITS}, found {self.bits}")
+
+    @property
+    def mask(self) -> int:
+        """2^k - 1."""
+        return (1 << self.bits) - 1
+
+    def whole(self, message: Array, grid: Array) -> NDArray[np.int64]:
+        """A message (..., m) in steps of its grid; InvalidReading where it does not lie on the grid.
+
+        message: what an agent released, finite.
+        grid:    the step of each number, (m,), powers of two.
+        """
+        steps = np.asarray(message, dtype=np.float64) / grid
+        if not np.all(np.isfinite(steps) & (np.abs(steps) < _EXACT) & (np.rint(steps) == steps)):
+            raise InvalidReading(f"message of {self.group!r}: expected multiples of its grid, found others")
+        return steps.astype(np.int64)
+
+    def residues(self, whole: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Whole numbers modulo 2^k, as masks are added to them."""
+        return whole.astype(np.uint64) & np.uint64(self.mask)
+
+    def opened(self, residues: NDArray[np.uint64], grid: Array) -> Array:
+        """The sum of messages, from that of their residues: the number below 2^(k-1) steps in size.
+
+        residues: (..., m), sums modulo 2^k, or any whole numbers that are equal to them modulo 2^k.
+        grid:     the step of each number, (m,).
+        """
+        left = np.uint64(MOST_BITS - self.bits)
+        signed = (np.asarray(residues, dtype=np.uint64) << left).view(np.int64) >> left.astype(np.int64)
+        return np.asarray(signed * grid)
