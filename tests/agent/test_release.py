@@ -16,7 +16,7 @@ from veilnet._core.types import Array
 from veilnet.agent.grid import CROSSING_LIMIT, crossing_weights, grid_steps
 from veilnet.agent.randomness import SeededNoise, noise_source
 from veilnet.agent.recipe import Recipe, prepare
-from veilnet.agent.release import NotPrivate, release_stack, release_valid
+from veilnet.agent.release import NotPrivate, release_valid
 from veilnet.plans.plan import make_plan
 from veilnet.plans.release_grid import with_release_grid
 
@@ -291,7 +291,7 @@ def test_a_stack_of_agents_sends_what_each_would_alone() -> None:
             C[k], noise[k], offset=offset[k], grid=2.0**-9, resolution=0.25, dither=2, agent="a"
         )
         recipe = stack_recipe(C[some], noise[some], offset[some], steps[some])
-        stacked = release_stack(recipe, readings[:, some], SeededNoise(np.random.default_rng(6)))[:, 0]
+        stacked = release_valid(recipe, readings[:, k], SeededNoise(np.random.default_rng(6))).values
         valid = np.isfinite(readings[:, k]).all(axis=1)
         np.testing.assert_array_equal(np.isfinite(stacked).all(axis=1), valid)
         if valid.all():
@@ -304,7 +304,8 @@ def test_agents_of_a_stack_send_their_own_numbers() -> None:
     C, offset, readings = rng.normal(size=(4, 2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(20, 4, 3))
     readings[7, 1, 2], readings[9, 0, 0], readings[11, 3] = np.nan, np.inf, 1e308
     recipe = stack_recipe(C, np.zeros((4, 2)), offset, np.zeros((4, 3)))
-    sent = release_stack(recipe, readings, SeededNoise(np.random.default_rng(9)))
+    released = release_valid(recipe, readings.reshape(20, -1), SeededNoise(np.random.default_rng(9)))
+    sent = np.asarray(released.values).reshape(20, 4, 2)
     for silent in (np.isnan(sent).any(axis=2), np.isnan(sent).all(axis=2)):
         assert np.argwhere(silent).tolist() == [[7, 1], [9, 0], [11, 3]]
     exact = np.einsum("skn,tsn->tsk", C, np.where(silent[:, :, None], 0.0, readings) - offset)

@@ -24,7 +24,7 @@ from veilnet import cli, cluster
 from veilnet.cli import parts as parts_commands
 from veilnet.cli import reproduce
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import running, tradeoff
+from veilnet.cluster import running, searching
 from veilnet.designs.many import Effort
 from veilnet.paper import runs
 
@@ -171,7 +171,7 @@ def test_a_worker_killed_in_a_search_changes_no_bit(
 ) -> None:
     """A trade-off and limited noise: with no worker, with two, and with one killed while all agents are asked."""
     network = in_parts(tmp_path / "network", 4)  # every pass goes over all of them, and there are many passes
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=2, rounds=1, last=4))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=6, steps=2, rounds=1, last=4))
     found = []
     for place in ("here", "two", "one killed"):
         anew(network)

@@ -163,7 +163,6 @@ def test_finished_parts_that_were_changed_are_made_again_and_wrong_grids_found(f
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     for name, smaller in (
-        ("triangle", arrays["triangle"][:2]),
         ("sent", None),
         ("compression", 2 * arrays["compression"] + 1),
     ):

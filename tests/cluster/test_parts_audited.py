@@ -13,7 +13,7 @@ import veilnet as vn
 from helpers.grids_of_parts import grid_of
 from veilnet import cli, cluster
 from veilnet.agent.randomness import SeededNoise
-from veilnet.cluster import auditing, calls, simulating, tradeoff
+from veilnet.cluster import auditing, calls, searching
 from veilnet.cluster import parts as parts_module
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
@@ -42,7 +42,7 @@ PRIORS = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 20)
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=0, rounds=0, last=0))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=6, steps=0, rounds=0, last=0))
     cluster.save_parts(tmp_path / "network", STACKS, *COMMON, PRIORS["full"])
     return tmp_path / "network"
 
@@ -130,7 +130,7 @@ def test_one_agent_whose_numbers_are_not_the_plan_s_is_found(
 ) -> None:
     """One of 12 in a part is louder; or everybody is off by a constant; or nobody sends."""
     plan = cluster.design(folder, utility_loss=0.3, starts=1)
-    release = simulating.release_of
+    release = auditing.release_of
 
     def louder(network: Any, alike: Any, readings: Any, source: Any) -> Any:
         sent = release(network, alike, readings, source)
@@ -140,15 +140,15 @@ def test_one_agent_whose_numbers_are_not_the_plan_s_is_found(
         sent[:, 5] = exact + 1.5 * (sent[:, 5] - exact)
         return sent
 
-    monkeypatch.setattr(simulating, "release_of", louder)
+    monkeypatch.setattr(auditing, "release_of", louder)
     (noise,) = [row for row in cluster.audit(folder, rows=400).rows if row.what == "noise of all agents"]
     assert noise.verdict == "fail"
     assert "above all for agent18." in noise.sentence
     assert plan.certificate.ok
-    monkeypatch.setattr(simulating, "release_of", lambda *given: release(*given) + 100.0)
+    monkeypatch.setattr(auditing, "release_of", lambda *given: release(*given) + 100.0)
     cluster.design(folder)
     assert verdicts(cluster.audit(folder, rows=20))["messages of all agents"] == "fail"
-    monkeypatch.setattr(simulating, "release_of", lambda *given: np.nan * release(*given))
+    monkeypatch.setattr(auditing, "release_of", lambda *given: np.nan * release(*given))
     (sent,) = [row for row in cluster.audit(folder, rows=20).rows if row.what == "messages of all agents"]
     assert (sent.verdict, sent.found) == ("fail", 20 * AGENTS * PARTS)
 

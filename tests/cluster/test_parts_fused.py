@@ -16,7 +16,7 @@ from veilnet import cli, cluster
 from veilnet._core.types import Array
 from veilnet.agent.release import NotPrivate
 from veilnet.centre.messages import centre_model
-from veilnet.cluster import fusing, tradeoff
+from veilnet.cluster import fusing, searching
 from veilnet.cluster import parts as parts_module
 from veilnet.designs.many import Effort
 
@@ -41,7 +41,7 @@ NAMES = [f"agent{k:02d}" for k in range(1, AGENTS * PARTS + 1)]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 30)
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=0, rounds=0, last=0))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=6, steps=0, rounds=0, last=0))
     cluster.save_parts(tmp_path / "network", STACKS, PUBLIC, PRIVATE, vn.Prior(np.eye(L), mean=MEAN))
     return tmp_path / "network"
 

@@ -12,7 +12,7 @@ import pytest
 import veilnet as vn
 from veilnet import cluster
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import tradeoff
+from veilnet.cluster import searching
 from veilnet.designs.many import Effort
 
 L = 4
@@ -55,7 +55,7 @@ def whole() -> vn.Network:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 10)
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
     cluster.save_parts(tmp_path / "network", stacks(), *COMMON)
     return tmp_path / "network"
 

@@ -11,8 +11,8 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
-from veilnet.cluster import answering, tradeoff
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster import searching
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -32,7 +32,7 @@ TARGET = {"g": 2 * FREE["g"]}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 20)
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
     cluster.save_parts(tmp_path / "network", STACKS, *COMMON)
     return tmp_path / "network"
 
@@ -104,7 +104,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cluster.design(folder, privacy=TARGET, starts=1)
-    asked = cut_off_at(monkeypatch, answering, "answer_sums", 30)
+    asked = cut_off_at(monkeypatch, searching, "answer_sums", 30)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, privacy=TARGET, starts=1)
     kept = list((folder / "plan" / "search").glob("*.npz"))

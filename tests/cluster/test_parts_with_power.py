@@ -12,8 +12,8 @@ import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from helpers.grids_of_parts import grid_of
 from veilnet import cli, cluster
-from veilnet.cluster import answering
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster import searching
 
 L = 5
 ROWS = np.random.default_rng(0).standard_normal((4, L))
@@ -83,7 +83,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
 ) -> None:
     whole = cluster.design(folder, power=3.0)
     assert "No other noise within it hides more than" in str(whole)
-    asked = cut_off_at(monkeypatch, answering, "answer_sums", 14)
+    asked = cut_off_at(monkeypatch, searching, "answer_sums", 14)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, power=3.0)
     kept = list((folder / "plan" / "search").glob("*.npz"))
@@ -119,7 +119,7 @@ def test_noise_that_was_taken_away_is_found(folder: Path) -> None:
     assert [each.what for each in found.findings if not each.ok] == ["privacy of g", "privacy of f"]
 
 
-@pytest.mark.parametrize("what", ["grid", "triangle", "compression", "sent", "variances"])
+@pytest.mark.parametrize("what", ["grid", "compression", "sent", "variances"])
 def test_a_finished_part_that_was_changed_is_made_anew(folder: Path, what: str) -> None:
     """Not taken for finished, however little was changed: not even in what no certificate looks at, the grid."""
     whole = cluster.design(folder, power=3.0)

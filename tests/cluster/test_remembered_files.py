@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilnet.cluster.answering import remembered
 from veilnet.cluster.parts import PartFile
+from veilnet.cluster.searching import remembered
 
 
 @pytest.mark.parametrize("change", ["time", "size"])

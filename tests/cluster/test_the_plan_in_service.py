@@ -14,8 +14,8 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
-from veilnet.cluster import answering, sums, tradeoff
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster import searching, sums
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -31,7 +31,7 @@ TRADED = {"privacy": {"g": 2 * FREE["g"]}, "starts": 1}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 12)
-    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
+    monkeypatch.setattr(searching, "EFFORT", Effort(first=12, steps=0, rounds=0, last=0))
     cluster.save_parts(tmp_path / "network", STACKS, *COMMON)
     return tmp_path / "network"
 
@@ -77,7 +77,7 @@ def test_check_only_looks(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     def made(*_: object) -> None:
         raise AssertionError("finished parts tell what is free")
 
-    monkeypatch.setattr(sums, "_told", made)
+    monkeypatch.setattr(sums, "_made", made)
     assert cluster.check(tmp_path / "copy").ceiling == verdict.ceiling
 
 
@@ -111,11 +111,11 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("request_", "module", "name", "call"),
     [
-        (TRADED, answering, "answer_sums", 10),
-        ({"power": 2.0}, answering, "answer_sums", 6),
-        (TRADED, sums, "message_factor", 3),
-        ({"power": 2.0}, sums, "_told", 7),
-        ({}, sums, "_told", 3),
+        (TRADED, searching, "answer_sums", 10),
+        ({"power": 2.0}, searching, "answer_sums", 6),
+        (TRADED, sums, "_made", 3),
+        ({"power": 2.0}, sums, "_made", 7),
+        ({}, sums, "_made", 3),
     ],
     ids=["search", "search of noise", "writing", "writing noise", "writing shares"],
 )

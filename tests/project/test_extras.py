@@ -101,7 +101,7 @@ USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("paper", "matplotlib", called("veilnet.paper.runs:need_extras")),
     ("sign", "securesystemslib", imported("veilnet.io.signing")),
     ("sign", "cryptography", imported("veilnet.io.signing")),
-    ("cluster", "distributed", called("veilnet.cluster.connecting:_distributed")),
+    ("cluster", "distributed", called("veilnet.cluster.running:_distributed")),
     ("live", "paho", called("veilnet.live.connecting:make_client", "kitchen", None)),
     ("live", "cryptography", imported("veilnet.live.keys")),
     ("studio", "uvicorn", called("veilnet.studio.serving:serve", None, started=print)),

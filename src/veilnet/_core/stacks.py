@@ -25,6 +25,9 @@ from veilnet._core.types import Array
 # Numbers worked on at once: a part of a stack and its workspace stay in the second-level cache, near enough.
 _AT_ONCE = 2**18
 
+Summing = Callable[..., tuple[Array, ...]]
+"""Called with ``answer``, then with what is asked: Σ answer(stack, *asked) over all stacks of agents, in one pass."""
+
 
 def fits_at_once(numbers: int) -> bool:
     """Whether so many numbers are few enough to be worked on in one go."""

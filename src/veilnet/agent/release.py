@@ -47,7 +47,7 @@ class NotPrivate(np.ndarray[Any, Any]):
 class Released:
     """What may leave of a block of rows.
 
-    valid:   which rows were released.
+    valid:   which rows were released, (T,); of agents alike which of them sent, (T, S).
     values:  the numbers of those rows, in order.
     reasons: row -> why it was refused; never a value.
     """
@@ -89,7 +89,8 @@ def release(recipe: Recipe, readings: Any, rng: np.random.Generator | int | None
 def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
     """Sanitize the rows (T, N_i) that may be released, and say of each other one why not.
 
-    Unlike :func:`release` it needs a grid: a stream has nobody to read a warning.
+    Of S agents alike, readings (T, S n) side by side, every row is released: not a number stands for an agent that
+    sends nothing in it. Unlike :func:`release` it needs a grid: a stream has nobody to read a warning.
     """
     if recipe.step is None:
         raise InvalidNetwork(
@@ -99,21 +100,14 @@ def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
     centred, valid = recipe.examine(rows)
     if valid.all():
         return Released(valid, recipe.sanitize(centred, source), {})
+    if valid.ndim == 2:
+        apart = np.where(valid[:, :, None], centred.reshape(*valid.shape, -1), 0.0)
+        values = recipe.sanitize(apart.reshape(rows.shape), source).reshape(*valid.shape, -1)
+        values[~valid] = np.nan
+        return Released(valid, values.reshape(len(rows), -1), {})
     refused = np.flatnonzero(~valid)
     reasons = {int(place): recipe.reason(rows[place]) for place in refused}
     return Released(valid, recipe.sanitize(centred[valid], source), reasons)
-
-
-def release_stack(recipe: Recipe, readings: Array, source: NoiseSource) -> Array:
-    """What may leave of the readings (T, S, n) of the S agents of a recipe, (T, S, k).
-
-    Not a number where an agent sends nothing.
-    """
-    centred, valid = recipe.examine(readings.reshape(len(readings), -1))
-    known = np.where(valid[:, :, None], centred.reshape(readings.shape), 0.0)
-    values = recipe.sanitize(known.reshape(len(readings), -1), source).reshape(*valid.shape, -1)
-    values[~valid] = np.nan
-    return values
 
 
 class Reads(Protocol):

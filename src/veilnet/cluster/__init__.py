@@ -7,13 +7,11 @@ with the same bits as a result.
 
 from veilnet.cluster.auditing import audit
 from veilnet.cluster.calls import check, design, verify
-from veilnet.cluster.connecting import connect, local_cluster
 from veilnet.cluster.fusing import MissingAgents, fuse
-from veilnet.cluster.messages import Messages, open_messages, save_messages
+from veilnet.cluster.messages import Messages, Sanitized, open_messages, sanitize, save_messages
 from veilnet.cluster.parts import Parts, open_parts, save_parts
-from veilnet.cluster.plans import agent_file, numbers_sent
-from veilnet.cluster.results import PartsPlan, PartsVerdict
-from veilnet.cluster.sanitizing import Sanitized, sanitize
+from veilnet.cluster.plans import PartsPlan, PartsVerdict, agent_file, numbers_sent
+from veilnet.cluster.running import connect, local_cluster
 
 __all__ = [
     "Messages",

@@ -1,6 +1,11 @@
 """The audit of a network in parts: every promise recomputed, and put to the test on simulated readings.
 
-What the workers simulate is in :mod:`veilnet.cluster.simulating`; here it is judged. Of a plan as promised the mean
+A worker draws the readings of its agents from the model, and sanitizes them by what is really in the parts of the
+plan. What the messages tell is added up as for the centre (:mod:`veilnet.cluster.fusing`). Since the readings are
+known here, so is what was added to them: numbers that carry noise are tested for its variance one by one, and those
+that carry none must be what the plan says but for rounding.
+
+Of a plan as promised the mean
 square of the attacker's error on each private parameter, and of the centre's on what is public, may stray from the
 promise only as far as :class:`veilnet.auditing.statistics.SquareSum` allows, and the noise of no agent may have
 another variance than its part of the plan says.
@@ -8,6 +13,7 @@ another variance than its part of the plan says.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -15,29 +21,37 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.progress import Progress
+from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet._core.words import counted, join_names, times
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.randomness import SeededNoise
+from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row, most_exposed_row
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of
+from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of, subgaussian_square_p
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
-from veilnet.cluster.fusing import known_from, mean_of, view_of
-from veilnet.cluster.parts import Parts, opened
-from veilnet.cluster.plans import plan_name, promise_of
+from veilnet.cluster.fusing import known_from, mean_of, told_by, view_of
+from veilnet.cluster.messages import part_generator, release_of
+from veilnet.cluster.parts import PartFile, Parts, opened
+from veilnet.cluster.plans import plan_name, promise_of, sent_by
 from veilnet.cluster.running import over_parts
-from veilnet.cluster.simulating import Simulated, drawn_x, simulated_sums
+from veilnet.cluster.sums import Summed, joined_by
 from veilnet.designs.questions import read_count
 from veilnet.model.network import Network
+from veilnet.model.readings import MOST_DRAWS, dither_variance
 from veilnet.plans.certificate import Certificate, Promise
 
 __all__ = ["audit"]
 
 ROWS = 1000
 """Rows that are simulated when nothing is said."""
-DEPLOYED = "what is deployed"
+_OF_X, _OF_READINGS, _OF_AGENTS = 1, 2, 3  # what a seed is used for, so that no two draw the same
+_NOISY = 1e4  # a variance of so many squared steps of the grid is noise; what is less is rounding
+_ROUNDED = 1e-3  # of a step, that the arithmetic of a sum may be off (veilnet.agent.grid.CROSSING_LIMIT)
 
 
 def audit(
@@ -122,7 +136,13 @@ def _deployed(simulated: Simulated, rows: int) -> list[Row]:
     shown = {"not as planned": str(refused + strayed or "none"), "above all": ""}
     verdict = _judged(ok=not refused + strayed)
     messages = Row(
-        DEPLOYED, "messages of all agents", 0, refused + strayed, verdict, f"{sentence}.", shown=shown
+        Section.DEPLOYED.heading,
+        "messages of all agents",
+        0,
+        refused + strayed,
+        verdict,
+        f"{sentence}.",
+        shown=shown,
     )
     if not simulated.tested:
         return [messages]
@@ -135,7 +155,14 @@ def _deployed(simulated: Simulated, rows: int) -> list[Row]:
     figures = {"rows": rows, "numbers tested": simulated.tested, "least p-value": least, "limit": limit}
     sentence = f"the variance of the noise in {rows} rows is {words}."
     noise = Row(
-        DEPLOYED, "noise of all agents", None, None, _judged(ok=ok), sentence, figures=figures, shown=shown
+        Section.DEPLOYED.heading,
+        "noise of all agents",
+        None,
+        None,
+        _judged(ok=ok),
+        sentence,
+        figures=figures,
+        shown=shown,
     )
     return [messages, noise]
 
@@ -173,3 +200,77 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
         share = part_of(Section.PROMISE, FALSE_ALARM) / (2 * len(asked))
         found.append(judged_row(what, beside, square, law, share, public=place == 0))
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated(Summed):
+    """What the simulated messages of some parts tell, and whether they are what the plan says.
+
+    vectors:     b of every row, (T, L).
+    information: J, (L, L).
+    refused:     how many messages of credible readings were not sent.
+    strayed:     how many numbers without noise are not what the plan says.
+    tested:      how many numbers with noise were tested.
+    worst:       the smallest p-value among them, and whose it is.
+    """
+
+    vectors: Array
+    information: Array
+    refused: int = 0
+    strayed: int = 0
+    tested: int = 0
+    worst: tuple[float, str] = field(default=(1.0, ""), metadata=joined_by(min))
+
+
+def simulated_sums(part: PartFile, seed: int, rows: int, whole: Network) -> Simulated:
+    """A task: simulate the agents of a part in so many rows.
+
+    whole: one imaginary agent in place of all.
+    """
+    x = drawn_x(seed, rows, whole)
+    sensors = part_generator(part.name, seed, _OF_READINGS)
+    noise = SeededNoise(part_generator(part.name, seed, _OF_AGENTS))
+    found = Simulated(np.zeros(x.shape), np.zeros((whole.L, whole.L)))
+    for stack in sent_by(part).stacks:
+        for some in some_at_a_time(stack.count if stack.sent else 0, rows, stack.readings):
+            few = stack.take(some)
+            network = part.network.some(few.places)
+            readings = draw_readings(network, x, sensors).reshape(rows, few.count, few.readings)
+            sent = Mechanisms(network, [replace(few, places=np.arange(few.count))])
+            messages = release_of(network, sent.stacks[0], readings, noise)
+            names = [part.network.agents[place] for place in few.places.tolist()]
+            found += _simulated(sent, readings, messages, whole, names)
+    return found
+
+
+def drawn_x(seed: int, rows: int, whole: Network) -> Array:
+    """x in every row, the same for all parts."""
+    return draw_x(whole, np.random.default_rng([seed, _OF_X]), rows)
+
+
+def _simulated(
+    sent: Mechanisms, readings: Array, messages: Array, whole: Network, names: list[str]
+) -> Simulated:
+    """What the messages (rows, count, k) of some agents tell, and what was added to their readings."""
+    network, (stack,), rows = sent.network, sent.stacks, len(messages)
+    assert stack.grid is not None  # a part of a plan always has one
+    lost = np.asarray(~np.isfinite(messages).all(axis=2))
+    told = told_by(sent, whole)
+    deviations = messages.reshape(rows, -1) - told.expected
+    deviations[np.repeat(lost, messages.shape[2], axis=1)] = 0.0
+    offset, steps = (network.blocks.groups[0].take(each) for each in (network.offset, network.steps))
+    added = messages - np.einsum("tcn,ckn->tck", readings - offset, stack.compression)
+    added[lost] = 0.0
+    own = np.zeros(stack.grid.shape) if stack.variances is None else stack.variances
+    variances = own + np.einsum("ckn,cn->ck", stack.compression**2, dither_variance(steps, MOST_DRAWS))
+    noisy = variances > _NOISY * stack.grid**2
+    squares = np.sum(added**2, axis=0) / np.where(noisy, variances, 1.0)
+    chances = np.where(noisy, subgaussian_square_p(squares, rows, np.full(noisy.shape, 1 / _NOISY)), 1.0)
+    dither = np.einsum("ckn,cn->ck", np.abs(stack.compression), MOST_DRAWS * steps / 2)
+    furthest = np.where(own > 0, np.inf, stack.grid * (1 + _ROUNDED) + dither)
+    least = np.min(chances, axis=1)
+    return Simulated(
+        deviations @ told.weights, told.rows.T @ told.rows, int(np.sum(lost)),
+        int(np.sum(np.abs(added) > furthest)), int(np.sum(noisy)),
+        (float(np.min(least)), names[int(np.argmin(least))]),
+    )  # fmt: skip

@@ -20,12 +20,10 @@ from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.parts import Parts, opened
-from veilnet.cluster.plans import forget_begun, promise_of, put_in_service
-from veilnet.cluster.power import PowerSearch, read_power_of_parts
-from veilnet.cluster.results import PartsPlan, PartsVerdict
+from veilnet.cluster.plans import PartsPlan, PartsVerdict, forget_begun, promise_of, put_in_service
 from veilnet.cluster.running import over_parts
+from veilnet.cluster.searching import PartsPower, PartsTradeoff, read_power_of_parts
 from veilnet.cluster.sums import SAME_INFORMATION, PlanSums, certificate_sums, raw_sums, share_sums
-from veilnet.cluster.tradeoff import PartsTradeoff
 from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.power import PARTS_OF_POWER
@@ -102,26 +100,20 @@ def design(
     if asked.worst:
         raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
     if power is not None:
-        noise = PowerSearch(network, run.whole, *run.shares, powers, client, progress)
+        noise = PartsPower(network, run.whole, run.shares, powers, client, progress)
         wanted = Asked(most_loss=0.0, power=powers)
-        plan = run.confirmed(map(noise.answer, PARTS_OF_POWER), wanted, noise.ceiling)
-        noise.forget()
-        return plan
+        return run.confirmed(map(noise.answer, PARTS_OF_POWER), wanted, noise.ceiling)
     targets = {} if privacy is None else asked.targets
     limit = privacy_limit(run.whole)
     refuse_above_limit({name: each + _SLACK * (1 + each) for name, each in limit.items()}, targets)
     if any(targets.values()) or asked.most_loss:
         options = SearchOptions(starts, seed, progress)
         search = PartsTradeoff(network, run.whole, run.first.readings, options, client)
-        paid = asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items())
-        if paid:
+        if asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items()):
             kept = search.keeping(asked, limit)
             answers = (search.answer(kept, margin) for margin in MARGINS)
             wanted = Asked(kept.targets, most_loss=kept.most_loss, floors=kept.floors)
-            plan = run.confirmed(answers, wanted, search.ceiling)
-        search.forget()
-        if paid:
-            return plan
+            return run.confirmed(answers, wanted, search.ceiling)
     return run.free(targets)
 
 

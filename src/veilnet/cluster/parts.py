@@ -25,7 +25,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_names
+from veilnet._core.validation import as_array, as_names, refuse_unknown
 from veilnet.cluster.files import HEADER, read_arrays, read_header, write_arrays, write_header
 from veilnet.io._kinds import MATRIX, TEXT, VECTOR, WHOLE, ByName, ListOf, Maybe, Table
 from veilnet.model.arguments import read_prior, read_private, read_public
@@ -102,6 +102,8 @@ class Parts:
 
     def file(self, name: str) -> PartFile:
         """One of its parts."""
+        if name not in self.before:
+            refuse_unknown([name], list(self.before), "part", error=InvalidRequest)
         return PartFile(self.folder, name)
 
     def whole(self, triangle: Array) -> Network:

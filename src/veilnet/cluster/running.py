@@ -1,4 +1,4 @@
-"""One pass over all parts: a task for each batch, and their answers added up in a tree of fixed shape.
+"""One pass over all parts, here or on a cluster: a task for each batch, answers added up in a tree of fixed shape.
 
 Batches and tree depend on the folder alone. However many workers there are, whichever of them dies, and with no
 cluster at all, the same numbers are added in the same order.
@@ -7,16 +7,18 @@ cluster at all, the same numbers are added in the same order.
 from __future__ import annotations
 
 import operator
+import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
-from veilnet._core.extras import install_line
+from veilnet._core.extras import install_line, missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.words import counted
@@ -24,6 +26,7 @@ from veilnet.cluster.parts import PartFile, Parts
 
 _TOGETHER = 16  # answers added up by one task: few enough to hold, many enough for few tasks
 LOST = " lost, others do their parts"
+_ANSWERS = 10  # seconds within which a scheduler has to answer
 _PATIENCE = 1.0  # seconds, at least, from one look at which workers there are to the next
 
 Task = Callable[..., Any]
@@ -119,3 +122,54 @@ def _forget(client: Any, futures: list[Any]) -> None:
     waiting = [future for future in futures if future.status == "pending"]
     if waiting and client.status == "running":
         client.cancel(waiting)
+
+
+@contextmanager
+def connect(address: str, *, security: Any = None, timeout: float = _ANSWERS) -> Iterator[Any]:
+    """A client of the scheduler at an address, or of a cluster started here for the time of the block.
+
+    address:  ``tcp://host:8786`` or ``tls://host:8786``; ``local`` starts a scheduler and a worker per core here.
+    security: a ``distributed.Security`` with certificates; left out, it comes from Dask's own configuration.
+    timeout:  seconds to wait for an answer.
+    """
+    distributed = _distributed()
+    if address == "local":
+        with local_cluster() as client:
+            yield client
+        return
+    try:
+        client = distributed.Client(address, security=security, timeout=timeout, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        raise InvalidRequest(
+            f"cluster: no scheduler answers at {address} within {timeout:g} s ({type(error).__name__}); start one "
+            "with 'dask scheduler', mend the address (tcp://host:8786), or its certificates"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def local_cluster(workers: int | None = None) -> Iterator[Any]:
+    """A client of a scheduler and worker processes here, which no other machine can reach; ended with the block.
+
+    workers: how many; one for each core when left out.
+    """
+    distributed = _distributed()
+    count = workers or os.cpu_count() or 1
+    with (
+        distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise missing_extra("working on a cluster needs more packages", "cluster") from error
+    return distributed

@@ -12,7 +12,6 @@ import hashlib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from veilnet.bounds.information import message_factor
 from veilnet.cluster.files import kept_arrays, write_arrays
 from veilnet.cluster.parts import PartFile
 from veilnet.cluster.plans import BEGUN, PLAN, planned, sent_by, stacked
+from veilnet.model.network import Network
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.recheck.sums import information_sums, powers_of
 from veilnet.verdict.notes import exposing, unstated
@@ -114,27 +114,30 @@ def sent_sums(part: PartFile, key: str, make: Making, *, keep: bool = True) -> P
     key:  a digest of everything that what is sent depends on.
     keep: whether what is made is written down.
     """
-    begun = part.folder / PLAN / BEGUN / part.name
+    network, begun = part.network, part.folder / PLAN / BEGUN / part.name
     for path in (part.folder / PLAN / part.name, begun):
         arrays = kept_arrays(path) or {}
-        sent = _as_it_says(part, arrays, path) if str(arrays.get("key")) == key else None
-        if sent is not None:
+        if str(arrays.get("key")) == key and str(arrays.get("seal")) == _seal_of(arrays):
+            sent = planned(part, arrays, path)
             fresh, waiting = False, path == begun
             break
     else:
-        arrays, sent = _told(part, *make())
+        arrays, sent = _made(network, *make())
         fresh, waiting = True, keep
         if keep:
-            write_arrays(begun, {"key": np.array(key), "digest": np.array(part.digest), **arrays})
-    return _counted(
-        part,
-        PlanSums(
-            arrays["triangle"], arrays["raw"], arrays["left"], exposed=exposed(sent),
-            computed=(part.name,) if fresh else (), waiting=(part.name,) if waiting else (),
-            noisiest=noisiest(part, sent) if "variances" in arrays else (),
-        ),
-        sent,
+            arrays |= {"key": np.array(key), "digest": np.array(part.digest)}
+            write_arrays(begun, {**arrays, "seal": np.array(_seal_of(arrays))})
+    found = PlanSums(
+        triangle(message_factor(network, sent)), *information_sums(network, sent),
+        exposed=len(unstated(network, exposing(sent))), computed=(part.name,) if fresh else (),
+        waiting=(part.name,) if waiting else (), noisiest=noisiest(part, sent) if "variances" in arrays else (),
     )  # fmt: skip
+    return _counted(part, found, sent)
+
+
+def _seal_of(arrays: Mapping[str, Any]) -> str:
+    """A digest of what a part of a plan says: a part that was changed since it was written is made again."""
+    return key_of(*(each for name in sorted(arrays) if name != "seal" for each in (name, arrays[name])))
 
 
 def certificate_sums(part: PartFile) -> PlanSums:
@@ -154,11 +157,6 @@ def certificate_sums(part: PartFile) -> PlanSums:
     raw, left = information_sums(part.network, sent)
     found = PlanSums(np.zeros(raw.shape), raw, left, computed=(part.name,), noisiest=noisiest(part, sent))
     return _counted(part, found, sent)
-
-
-def exposed(sent: Mechanisms) -> int:
-    """How many agents withhold something by exact numbers, of readings that may lie on a lattice nobody knows."""
-    return len(unstated(sent.network, exposing(sent)))
 
 
 def noisiest(part: PartFile, sent: Mechanisms) -> tuple[tuple[str, str, float], ...]:
@@ -189,8 +187,8 @@ def _counted(part: PartFile, sums: PlanSums, sent: Mechanisms | None = None) -> 
     return PlanSums(**(vars(sums) | counted | {"numbers": 0 if sent is None else sent.blocks.total}))
 
 
-def _told(
-    part: PartFile, rows: Array, variances: Array | None, sent: Integers
+def _made(
+    network: Network, rows: Array, variances: Array | None, sent: Integers
 ) -> tuple[dict[str, Any], Mechanisms]:
     """The arrays of a part of the plan, and what they say."""
     unsent = np.arange(rows.shape[1]) >= sent[:, None]
@@ -199,43 +197,8 @@ def _told(
     if variances is not None:
         variances[unsent] = 0.0
         arrays["variances"] = variances
-    found = with_release_grid(part.network, stacked(part.network, arrays))
-    raw, left = information_sums(part.network, found)
-    upper = triangle(message_factor(part.network, found))
-    return arrays | {"grid": _grid(found, rows), "triangle": upper, "raw": raw, "left": left}, found
-
-
-def _as_it_says(part: PartFile, arrays: Mapping[str, Any], path: Path) -> Mechanisms | None:
-    """What a finished part says that its agents send; None where that does not tell, to the last bit and on its grid,
-    what was written beside it.
-    """
-    try:
-        found = planned(part, arrays, path)
-        grid = _grid(with_release_grid(part.network, found), arrays["compression"])
-    except (InvalidNetwork, InvalidPlan):
-        return None
-    raw, left = information_sums(part.network, found)
-    upper = arrays.get("triangle", np.zeros(0))
-    if not _is_square(upper, len(raw)):
-        return None
-    apart = np.abs(upper.T @ upper - left)
-    same = np.array_equal(grid, arrays["grid"]) and bool(np.all(apart <= SAME_INFORMATION * np.trace(left)))
-    for name, expected in (("raw", raw), ("left", left)):
-        same = (
-            same
-            and _is_square(arrays.get(name, upper[0]), len(raw))
-            and np.array_equal(arrays[name], expected)
-        )
-    return found if same else None
-
-
-def _grid(sent: Mechanisms, rows: Array) -> Array:
-    """The grid of each number, (s, most); 0 where none is sent."""
-    found = np.zeros(rows.shape[:2])
-    for stack in sent.stacks:
-        found[stack.places, : stack.sent] = stack.grid
-    return found
-
-
-def _is_square(array: Any, size: int) -> bool:
-    return bool(array.shape == (size, size) and array.dtype == np.float64)
+    found = with_release_grid(network, stacked(network, arrays))
+    arrays["grid"] = np.zeros(rows.shape[:2])
+    for stack in found.stacks:
+        arrays["grid"][stack.places, : stack.sent] = stack.grid
+    return arrays, found

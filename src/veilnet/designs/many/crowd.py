@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.stacks import parts, summed
+from veilnet._core.stacks import Summing, parts, summed
 from veilnet._core.types import Array, Integers
 from veilnet.designs.many.recipes import Rule, answers, mixed, pulled
 from veilnet.model.standard_form import StandardForm
@@ -33,21 +32,18 @@ def columns_of(form: StandardForm) -> tuple[Array, Integers]:
     return np.vstack([form.public, *form.private]).T.copy(), np.repeat(np.arange(len(counts)), counts)
 
 
-class Crowd(ABC):
+class Crowd:
     """All agents, in coordinates of x in which the raw information is the identity.
 
     form:   what is not of agents, and of a network in one piece the agents themselves.
+    summed: one pass over all, in stacks of agents H_i, (s, n, L).
     wanted: A = [U; G_1; ...; G_J]', (L, r), in standard form.
     owner:  for each column of A, 0 for public and j for G_j.
     """
 
-    def __init__(self, form: StandardForm) -> None:
-        self.form = form
+    def __init__(self, form: StandardForm, summed: Summing) -> None:
+        self.form, self.summed = form, summed
         self.wanted, self.owner = columns_of(form)
-
-    @abstractmethod
-    def summed(self, answer: Callable[..., Any], *asked: Any) -> tuple[Array, ...]:
-        """Σ answer(stack, *asked) over stacks of agents H_i, (s, n, L): one pass over all."""
 
     def ask(self, recipe: Rule) -> Known:
         """What is known when all answer by one recipe."""
@@ -64,8 +60,10 @@ class Crowd(ABC):
 class FormCrowd(Crowd):
     """The agents of a network in one piece, a few thousand at a time."""
 
-    def summed(self, answer: Callable[..., Any], *asked: Any) -> tuple[Array, ...]:
-        """As :meth:`Crowd.summed`."""
+    def __init__(self, form: StandardForm) -> None:
+        super().__init__(form, self._summed)
+
+    def _summed(self, answer: Callable[..., Any], *asked: Any) -> tuple[Array, ...]:
         whole = (group.take(self.form.observe) for group in self.form.blocks.groups)
         return summed((each[part] for each in whole for part in parts(*each.shape)), answer, *asked)
 

@@ -8,7 +8,7 @@ agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted``
 """
 
 from veilnet.designs.power.agents import Agents
-from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
+from veilnet.designs.power.ascent import AscentSearch, PowerCrowd, relative_gap
 from veilnet.designs.power.free import FreeStack
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
 from veilnet.designs.power.wanted import wanted_columns
@@ -16,7 +16,6 @@ from veilnet.designs.power.wanted import wanted_columns
 __all__ = [
     "PARTS_OF_POWER",
     "Agents",
-    "Ascent",
     "AscentSearch",
     "FreeStack",
     "PowerCrowd",

@@ -16,15 +16,14 @@ powers exceeds f(X) + Σ_i (λ_max(∇_i) - <∇_i, X_i>), as f is concave.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.linalg import EPS
 from veilnet._core.progress import Progress, Stopped
+from veilnet._core.stacks import Summing
 from veilnet._core.types import Array
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.power.free import left_open, withheld
@@ -38,14 +37,14 @@ _ROUNDING = 1e-15
 _TOLD = 0.1  # by what part rounding may change a bound that is still told
 
 
-class PowerCrowd(ABC):
-    """All agents that may add noise."""
+class PowerCrowd:
+    """All agents that may add noise.
 
-    @abstractmethod
-    def summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
-        """Σ answer(stack, *asked) over stacks of agents, each a :class:`FreeStack`: one pass over all; nothing where
-        there is no such agent.
-        """
+    summed: one pass over all, in stacks of agents, each a :class:`FreeStack`; nothing where there is no such agent.
+    """
+
+    def __init__(self, summed: Summing) -> None:
+        self.summed = summed
 
     def withheld(self, estimate: Array) -> Array:
         """Δ, (L, L), when all answer an estimate E, (L, r)."""

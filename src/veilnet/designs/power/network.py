@@ -20,6 +20,7 @@ class NetworkCrowd(PowerCrowd):
     """All agents of a network in one piece; common disturbances count as parameters."""
 
     def __init__(self, verdict: Verdict, power: Array) -> None:
+        super().__init__(self._summed)
         apart = verdict.network.common_apart
         shares = verdict.shares
         self._network = verdict.network
@@ -43,8 +44,7 @@ class NetworkCrowd(PowerCrowd):
         """How many agents there are."""
         return self._network.S
 
-    def summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
-        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.summed`, a few thousand agents at a time."""
+    def _summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
         some = (stack.part(part) for stack in self._free for part in parts(*stack.told.shape))
         return summed(some, answer, *asked)
 
