@@ -127,13 +127,12 @@ def audit(
     _refuse_on_streams(plan, what_if, ledger)
     chosen = _chosen(only, ledger)
     given = given_options(what_if, trials, differential_privacy)
-    given |= {
-        name for name, value in (("data", data), ("train", train), ("ledger", ledger)) if value is not None
-    }
+    named = {"data": data, "train": train, "ledger": ledger}
+    given |= {name for name, value in named.items() if value is not None}
     refuse_idle(given, chosen)
     running = deployment(plan, sanitizers)
     widths = widths_of_readings(plan.network, running.planned, differential_privacy.reading_bounds)
-    samples, training = _logs(running, data, train)
+    samples, training = _logs(running, data, train, trials.time)
     attackers, missing = _attackers(plan, trials) if Section.ATTACKERS in chosen else ({}, None)
     found_baselines: list[Baseline] = []
     world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
@@ -209,17 +208,21 @@ def _loaded(
     return plan
 
 
-def _logs(running: Deployment, data: Any, train: Any) -> tuple[Samples | None, Samples | None]:
+def _logs(
+    running: Deployment, data: Any, train: Any, time: str | None
+) -> tuple[Samples | None, Samples | None]:
     """The rows that attackers are judged on, and those that they learn from, where these are given."""
     if data is None:
         if train is not None:
             raise InvalidRequest(
                 "train: attackers who learn from it need other rows to be judged on; give data="
             )
+        if time is not None:
+            raise InvalidRequest("time: it names a column of data; give data= as well")
         return None, None
     network, planned = running.network, running.planned
-    samples = read_samples(network, planned, data, in_order=network.is_stream)
-    return samples, None if train is None else read_training(network, planned, train, samples)
+    samples = read_samples(network, planned, data, time)
+    return samples, None if train is None else read_training(network, planned, train, samples, time)
 
 
 def _chance(trials: Trials, on_data: bool, section: Section) -> float:

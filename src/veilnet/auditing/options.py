@@ -77,6 +77,8 @@ class Trials:
     rows:        how many rows are simulated, 1000 at least.
     seed:        of what is simulated. Deployed sanitizers draw from the operating system all the same.
     quick:       fewer rows, fewer attackers.
+    time:        the column of data and train that tells when rows were read, which numbers them by the plan's step;
+                 of a stream, steps without a row were missed by every agent. Left out, rows follow one another.
     false_alarm: chance, at most, that a sound plan soundly deployed fails, over everything that is simulated.
     false_alarm_on_data: chance, about, that data on which every promise holds show a broken one, over all rows that
                  are judged on data. Rows of a log depend on one another, so it is far larger than the other.
@@ -86,6 +88,7 @@ class Trials:
     rows: int = 20_000
     seed: int = 0
     quick: bool = False
+    time: str | None = None
     false_alarm: float = FALSE_ALARM
     false_alarm_on_data: float = FALSE_ALARM_ON_DATA
 
@@ -152,6 +155,7 @@ def _read_releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
 HEEDED_BY: dict[str, tuple[Section, ...]] = {
     "data": (Section.ATTACKERS, Section.LATTICE),
     "train": (Section.ATTACKERS,),
+    "time": (Section.ATTACKERS, Section.LATTICE),
     "attackers": (Section.ATTACKERS,),
     "false_alarm_on_data": (Section.ATTACKERS, Section.LATTICE),
     "agents_colluding": (Section.COLLUSION, Section.DROPOUT),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MODEL_ERROR = "5%"
 
+_ACCEPT = option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat).")
+
 
 def command(
     plan: Path = argument("The folder of a saved plan."),
@@ -24,6 +26,10 @@ def command(
     train: Path | None = option(
         "--train",
         "The log of the fit, which attackers learn from; without it they learn from stretches of --data.",
+    ),
+    time: str | None = option(
+        "--time",
+        "The column of both that tells when rows were read: numbers them by the plan's step, finds gaps.",
     ),
     deployed: Path | None = option(
         "--deployed", "Folder of the agent files really in use; the plan's when left out."
@@ -49,9 +55,7 @@ def command(
         "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
         "dropout, baselines, 'differential privacy', ledger.",
     ),
-    accept: list[str] | None = option(
-        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
-    ),
+    accept: list[str] | None = _ACCEPT,
     quick: bool = option("--quick", "Fewer rows and attackers."),
     seed: int = option("--seed", "Of what is simulated.", at_least=0, default=0),
     json: bool = option("--json", "Answer in JSON, with every figure."),
@@ -71,8 +75,9 @@ def command(
     check_file(out)
     if is_symbols(plan):
         other = {
-            "--train": train, "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
-            "--least-privacy": least_privacy, "--ledger": ledger, "--only": only, "--accept": accept, "--out": out,
+            "--train": train, "--time": time, "--deployed": deployed, "--run": run, "--colluding": colluding,
+            "--releases": releases, "--least-privacy": least_privacy, "--ledger": ledger, "--only": only,
+            "--accept": accept, "--out": out,
         }  # fmt: skip
         refuse_other(other)
         return audit_symbols(plan, data, seed, json=json)
@@ -85,15 +90,14 @@ def command(
     )
     loaded = vn.Plan.load(plan)
     doubts = accepted(loaded.network.doubts, accept or [])
-    mechanisms = _mechanisms(loaded, deployed, run)
     with progress("auditing", total=1.0) as steps:
         report = vn.audit(
             loaded,
             data,
             train=train,
-            sanitizers=mechanisms,
+            sanitizers=_mechanisms(loaded, deployed, run),
             what_if=what_if,
-            trials=vn.Trials(seed=seed, quick=quick),
+            trials=vn.Trials(seed=seed, quick=quick, time=time),
             ledger=None if ledger is None else vn.LedgerCheck(ledger, head, released),
             only=only or None,
             progress=lambda _what, part: steps.update(part),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.durations import read_step
+from veilnet._core.durations import RowStep, read_step
 from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
@@ -160,7 +160,7 @@ class Network(Frozen):
         self.units: Mapping[str, str] = MappingProxyType(
             read_units(with_units(units, secrets), (*self.public, *self.private, *self.parameters))
         )
-        self.step: float | None = read_step(step)
+        self.step: RowStep | None = read_step(step)
         for secret in secrets.values():
             secret.rows_it_lasts(self.step)
         self.doubts: tuple[Doubt, ...] = read_doubts(doubts)

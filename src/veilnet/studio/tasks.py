@@ -73,7 +73,7 @@ def attack(
     fitted_to: whether these are the rows the model was made from, which the findings then say.
     """
     if rows is not None:  # a column that is missing is told now, not after minutes
-        read_samples(plan.network, plan.sanitizers, rows, in_order=plan.network.is_stream)
+        read_samples(plan.network, plan.sanitizers, rows)
     found = audit(plan, rows, progress=progress)
     if not fitted_to:
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from veilnet.auditing.report import FITTED_ROWS, Row
 from veilnet.io.tables import column_names, read_columns
 from veilnet.model.fitted_rows import all_marks, fitted_again, within_the_fit
 from veilnet.model.network import Network
+
+_FEWEST = 100  # complete rows
+_LONGEST = 100  # steps for each row: more gaps than that are another log
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,27 +60,52 @@ def simulate(network: Network, count: int, seed: int) -> Samples:
 
 
 def read_samples(
-    network: Network, sanitizers: Mapping[str, Sanitizer], data: Any, *, in_order: bool = False
+    network: Network, sanitizers: Mapping[str, Sanitizer], data: Any, time: str | None = None
 ) -> Samples:
     """Held-out rows from agent -> (T, N_i) and name -> (T,) or (T, rows) arrays, or from a table of columns.
 
     A table is name -> column, a pandas or polars frame, a structured array or the path of a CSV file. An
     agent's columns bear the names of its readings, or ``agent[1]``, ``agent[2]``, ... (``agent`` for one).
     The truth is in columns named after the private and public parameters (``presence[1]``, ...), or after all
-    entries of x. Rows with a gap are left out; ``in_order`` takes the longest stretch without one, for rows that
-    follow one another.
+    entries of x. Rows with a gap are left out, and counted: of a stream they are rows that every agent missed.
+
+    time: the column of a table that tells when rows were read; they are put in its order and, where the network has a
+          step, numbered by it. Without it rows follow one another.
     """
     if isinstance(data, Mapping) and any(np.ndim(data.get(agent, 0)) == 2 for agent in network.agents):
-        return _checked(*_from_arrays(network, data), in_order=in_order)
-    return _checked(*_from_table(network, sanitizers, data), in_order=in_order)
+        if time is not None:
+            raise InvalidRequest("time: it names a column of a table; of arrays, rows follow one another")
+        return _checked(*_from_arrays(network, data))
+    columns = _from_table(network, sanitizers, data)
+    return _checked(*columns, None if time is None else _numbered(network, data, time))
+
+
+def _numbered(network: Network, data: Any, time: str) -> Array:
+    """(T,) which row each line of a table is, by its time; not a number where it has none."""
+    seconds = read_columns(data, [], time=time)[time]
+    if network.step is not None:
+        known = np.isfinite(seconds)
+        rows = np.full(len(seconds), np.nan)
+        rows[known] = network.step.row_at(np.round(seconds[known] * 1e6).astype(np.int64))
+        return rows
+    if network.is_stream:
+        raise InvalidRequest(
+            "time: the plan does not say how far apart its rows are (step), so times number none; leave it out, and "
+            "rows follow one another, or fit again with --time and design again"
+        )
+    return np.where(np.isfinite(seconds), np.argsort(np.argsort(seconds, kind="stable")), np.nan)
 
 
 def read_training(
-    network: Network, sanitizers: Mapping[str, Sanitizer], train: Any, judged: Samples
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    train: Any,
+    judged: Samples,
+    time: str | None = None,
 ) -> Samples:
     """Rows that attackers learn from, in the form of :func:`read_samples`; none of them may be judged."""
     try:
-        found = read_samples(network, sanitizers, train, in_order=network.is_stream)
+        found = read_samples(network, sanitizers, train, time)
     except InvalidRequest as error:
         raise InvalidRequest(re.sub("^data", "train", str(error))) from error
     if set(all_marks(found.readings)) & set(all_marks(judged.readings)):
@@ -179,26 +207,25 @@ def _labels(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}[{k + 1}]" for k in range(count)]
 
 
-def _checked(readings: Array, truth: dict[str, Array], public: Array | None, *, in_order: bool) -> Samples:
+def _checked(
+    readings: Array, truth: dict[str, Array], public: Array | None, places: Array | None = None
+) -> Samples:
+    """The complete rows in order, each number once.
+
+    places: (T,) their numbers, not a number where none is known; None: they follow one another.
+    """
     parts = [readings, *truth.values(), *([] if public is None else [public])]
     if len({len(part) for part in parts}) != 1:
         raise InvalidRequest("data: every agent and every truth needs the same number of rows")
-    complete = np.all([np.all(np.isfinite(part), axis=1) for part in parts], axis=0)
-    if in_order:
-        complete = _longest_stretch(complete)
-    kept = int(np.sum(complete))
-    if kept < 100:
-        following = " that follow one another" if in_order else ""
-        raise InvalidRequest(f"data: expected at least 100 complete rows{following}, found {kept}")
-    return Samples(readings, truth, public, None, np.arange(len(readings))).at(complete)
-
-
-def _longest_stretch(complete: Booleans) -> Booleans:
-    """Only the longest run of rows without a gap."""
-    ends = np.flatnonzero(np.diff(np.concatenate([[False], complete, [False]]).astype(np.int8)))
-    starts, stops = ends[::2], ends[1::2]
-    found = np.zeros_like(complete)
-    if len(starts):
-        best = int(np.argmax(stops - starts))
-        found[starts[best] : stops[best]] = True
-    return found
+    places = np.arange(len(readings), dtype=np.float64) if places is None else places
+    complete = np.all([np.isfinite(places), *(np.all(np.isfinite(part), axis=1) for part in parts)], axis=0)
+    kept = np.flatnonzero(complete)
+    numbers, first = np.unique(places[kept], return_index=True)
+    if len(numbers) < _FEWEST:
+        raise InvalidRequest(f"data: expected at least {_FEWEST} complete rows, found {len(numbers)}")
+    if numbers[-1] - numbers[0] > _LONGEST * len(numbers):
+        raise InvalidRequest(
+            f"time: {len(numbers)} rows lie {numbers[-1] - numbers[0]:.0f} steps apart; give rows of one time"
+        )
+    rows = Samples(readings, truth, public, None, np.zeros(len(readings), np.intp)).at(kept[first])
+    return replace(rows, places=(numbers - numbers[0]).astype(np.intp))

@@ -15,6 +15,8 @@ Span = tuple[int, int]
 
 _FINE = (1, 2, 3, 4, 5, 6, 9, 12, 18, 24, 36, 48, 72)  # where spans end, on either side
 _COARSE = (1, 3, 7, 15, 31, 72)  # the same, where a row has many numbers
+FARTHEST = _FINE[-1]
+"""So many rows away an attacker looks at most."""
 _MOST_FEATURES = 500
 ROWS_A_LAG = 40
 """So many rows of a log to learn from allow an attacker to look one row further."""

@@ -249,7 +249,7 @@ class _Shown:
 
     @classmethod
     def of(cls, deployment: Deployment, samples: Samples) -> _Shown:
-        messages = deployment.release_all(samples.readings)
+        messages = deployment.release_all(samples.readings, samples.places)
         sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
         return cls(samples, sent, np.arange(len(samples)))
 

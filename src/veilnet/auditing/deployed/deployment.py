@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet._core.validation import refuse_unknown
 from veilnet.agent.release import NotPrivate
 from veilnet.agent.sanitizer import Sanitizer
@@ -45,10 +45,10 @@ class Deployment:
         kept = mechanism.memory if isinstance(mechanism, Sanitizer) else None
         return self.planned[agent].memory is None and kept is None
 
-    def release(self, agent: str, readings: Array) -> Array:
+    def release(self, agent: str, readings: Array, places: Integers | None = None) -> Array:
         """What the deployed mechanism answers to a block (T, N_i), as (T, sent) plain numbers.
 
-        With a memory, a block is a stream of its own from its first row on.
+        With a memory, a block is a stream of its own from its first row on; ``places`` as in :meth:`release_all`.
         """
         mechanism = self.deployed[agent]
         planned = self.planned[agent]
@@ -57,7 +57,7 @@ class Deployment:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # no grid: the grid check says so
-                answer = _answer(mechanism, readings)
+                answer = _answer(mechanism, readings, None if self.forgets(agent) else places)
             if isinstance(answer, NotPrivate):
                 self.repeatable.add(agent)
             numbers = np.array(answer, dtype=np.float64)
@@ -70,10 +70,15 @@ class Deployment:
             raise Misbehaves("it answered with something that is not a number")
         return numbers
 
-    def release_all(self, readings: Array) -> dict[str, Array]:
-        """Messages of all agents for stacked readings (T, N)."""
+    def release_all(self, readings: Array, places: Integers | None = None) -> dict[str, Array]:
+        """Messages of all agents for stacked readings (T, N).
+
+        places: (T,) the number of each row in its log: an agent with memory begins anew after rows that it missed.
+        """
         return {
-            agent: self.release(agent, np.ascontiguousarray(readings[:, self.network.blocks.rows(place)]))
+            agent: self.release(
+                agent, np.ascontiguousarray(readings[:, self.network.blocks.rows(place)]), places
+            )
             for place, agent in enumerate(self.network.agents)
         }
 
@@ -93,12 +98,20 @@ class Deployment:
         return np.concatenate(parts, axis=2)
 
 
-def _answer(mechanism: Mechanism, readings: Array) -> Any:
-    if not isinstance(mechanism, Sanitizer):
-        return mechanism(readings.copy())
-    if mechanism.memory is not None:
-        return mechanism.stream().sanitize(readings)
-    return mechanism.sanitize(readings)
+def _answer(mechanism: Mechanism, readings: Array, places: Integers | None) -> Any:
+    at = np.arange(len(readings)) if places is None else places - places[0]
+    if not isinstance(mechanism, Sanitizer):  # that rows were missed it is shown by beginning anew
+        runs = np.split(readings, np.flatnonzero(np.diff(at) > 1) + 1)
+        return (
+            np.concatenate([np.asarray(mechanism(run.copy())) for run in runs])
+            if len(runs) > 1
+            else mechanism(readings.copy())
+        )
+    if mechanism.memory is None:
+        return mechanism.sanitize(readings)
+    filled = np.full((at[-1] + 1, readings.shape[1]), np.nan)
+    filled[at] = readings
+    return mechanism.stream().sanitize(filled)[at]
 
 
 def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deployment:

@@ -1,35 +1,47 @@
-"""What a plan for a stream makes of a log from the world by its own model, over a window around every row."""
+"""What a plan for a stream makes of a log from the world by its own model: the centre's filter, looking back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
+from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.allowed import Allowed, Promises
 from veilnet.auditing.attack.error_rows import slices_of
 from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.memory import FARTHEST
 from veilnet.auditing.attack.on_data import ByTheModel
 from veilnet.auditing.attack.simulation import raw_sanitizers
 from veilnet.auditing.deployed.deployment import Deployment
-from veilnet.auditing.streams.window import Window
-from veilnet.auditing.streams.world import filtered, long_enough
-from veilnet.auditing.world import When
+from veilnet.auditing.streams.world import filtered
 from veilnet.bounds.detectability import detectability
 from veilnet.bounds.streams.knowledge import silent_stream
+from veilnet.centre.streams.fusing import StreamFusion
+from veilnet.centre.streams.model import stream_model
 from veilnet.model.network import Network
+
+_Told = tuple[Mapping[str, Array], Mapping[str, float]]
 
 
 class _StreamPromises(Promises):
-    """What is promised of every private parameter with hindsight."""
+    """What is promised of every private parameter with hindsight: in the long run, or around these gaps if less.
 
-    def __init__(self, network: Network, planned: Mapping[str, Sanitizer]) -> None:
+    around: name -> the mean square error that the model states of the rows judged, from messages and raw readings.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        planned: Mapping[str, Sanitizer],
+        around: Mapping[str, tuple[float, float]],
+    ) -> None:
         self.network = network
         self.full = True
         self.seen = detectability(network, planned)
+        self._around = around
         self._known = {"sent": filtered(network, planned), "raw": filtered(network, raw_sanitizers(network))}
         self._silent = silent_stream(network)
 
@@ -46,35 +58,53 @@ class _StreamPromises(Promises):
         error = self._known[which].error(rows, "hindsight")
         raw = self._known["raw"].error(rows, "hindsight")
         before = raw * (1.0 + self._silent.growth(rows, hindsight=True))
+        error = min(error, self._around[name][which == "raw"])
         if len(rows) > 1 or not np.isfinite(before) or error <= 0:
             return Allowed(None, error)
         return Allowed(np.array([[max(0.0, 1.0 / error - 1.0 / before)]]), error)
 
 
 def stream_by_the_model(deployment: Deployment, samples: Samples, messages: Array) -> ByTheModel:
-    """Estimates from a window of messages (T, sent), and of readings, around every row that has a whole one."""
-    network = deployment.network
-    window = long_enough(network, deployment.planned)
-    raw_window = Window(network, raw_sanitizers(network), window.rows, lead=window.lead)
-    at = np.arange(window.rows, len(messages) - window.rows)
-    private = np.concatenate(list(network.private.values()))
-    told, told_raw = (
-        _slide(seen, private, values, at, "hindsight")
-        for seen, values in ((window, messages), (raw_window, samples.readings - network.offset))
+    """Estimates from all messages (T, sent), and from all readings, of every row; gaps were missed by everybody."""
+    network, raw, at = (
+        deployment.network,
+        raw_sanitizers(deployment.network),
+        samples.places - samples.places[0],
     )
-    planned = {name: (told[:, part], told_raw[:, part]) for name, part in slices_of(network.private).items()}
-    public = {
-        name: (_slide(window, rows, messages, at, "now"), window.error(rows, window.rows // 2, "now"))
-        for name, rows in network.public.items()
-    }
-    return ByTheModel(at, _StreamPromises(network, deployment.planned), public, planned, when=", now")
+    ends = min(FARTHEST, len(at) // 8)  # rows there have no memory, or no future
+    judged = np.flatnonzero((at >= ends) & (at <= at[-1] - ends))
+    moved = samples.readings - network.offset
+    of_private = network.replace(public=dict(network.private))
+    told, stated = _told(of_private, deployment.planned, messages, at, judged, None)
+    told_raw, stated_raw = _told(of_private, raw, moved, at, judged, None)
+    now, promised = _told(network, deployment.planned, messages, at, judged, 0)
+    around = {name: (stated[name], stated_raw[name]) for name in told}
+    return ByTheModel(
+        judged,
+        _StreamPromises(network, deployment.planned, around),
+        {name: (found, promised[name]) for name, found in now.items()},
+        {name: (found, told_raw[name]) for name, found in told.items()},
+        when=", now",
+    )
 
 
-def _slide(window: Window, wanted: Array, messages: Array, at: Integers, when: When) -> Array:
-    """What the model makes of a window around every row."""
-    row = window.rows // 2
-    weights = window.filter(wanted, row, when).reshape(len(wanted), -1)
-    moved = messages - window.message_mean[row]
-    views = sliding_window_view(moved, window.rows, axis=0)[at - row]  # (rows, sent, window)
-    flat = np.moveaxis(views, 2, 1).reshape(len(at), -1)
-    return np.asarray(flat @ weights.T + window.x_mean[row] @ wanted.T)
+def _told(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    numbers: Array,
+    at: Integers,
+    judged: Integers,
+    lag: int | None,
+) -> _Told:
+    """public name -> estimates (judged, rows) and their mean square error as the model states it.
+
+    numbers: (T, sent) of the rows ``at``, counted from 0; lag: how many later rows an estimate knows, None for all.
+    """
+    fusion = StreamFusion(stream_model(network, sanitizers), None, keep=False, history=1)
+    filled = np.full((int(at[-1]) + 1, numbers.shape[1]), MISSED)
+    filled[at] = numbers
+    found = fusion.estimate(filled, lag)
+    parts = slices_of(network.public)
+    public, variances = found.public[at[judged]], found.deviation[at[judged]] ** 2
+    stated = {name: float(np.mean(np.sum(variances[:, part], axis=1))) for name, part in parts.items()}
+    return {name: public[:, part] for name, part in parts.items()}, stated
