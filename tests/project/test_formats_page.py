@@ -109,7 +109,7 @@ KNOWN = {
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
-    "veilnet-symbol-plan/3": "a259b88441bf",
+    "veilnet-symbol-plan/4": "b8342964adbc",
     "veilnet-symbol-agent/2": "c204fc9e20ed",
     "veilnet-symbol-centre/1": "ec45906e8e6b",
 }

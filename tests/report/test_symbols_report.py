@@ -15,7 +15,6 @@ from helpers.symbol_table import symbol_table, write_symbol_table
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
 from veilnet.report.building import report_of
-from veilnet.report.symbols_picture import curve_figure
 from veilnet.report.words import at_least, at_most
 
 AGENTS = {"hall": ["a"], "at<tic": ["c", "d"]}
@@ -96,12 +95,17 @@ def test_numbers_have_least_errors_and_intervals(of_numbers: vn.SymbolPlan) -> N
     assert len(hall.all("polygon")) == of_numbers.agents["hall"].symbols > 1
 
 
-def test_the_curve_marks_the_chosen_plan(plan: vn.SymbolPlan) -> None:
-    finest = vn.learn_symbols(symbol_table(600), AGENTS, "activity", ["person"])
-    drawn = read_page(curve_figure([plan, finest], 0))
-    assert len(drawn.all("polygon")) == len(drawn.all("circle")) == 1
-    rows = drawn.one("table").cells()
-    assert [float(row[1]) for row in rows] == pytest.approx([plan.score, finest.score], abs=1e-3)
+def test_the_curve_has_every_choice_and_marks_the_plan(
+    plan: vn.SymbolPlan, page: Node, of_numbers: vn.SymbolPlan
+) -> None:
+    drawn = page.by_id("choice")
+    assert len(drawn.all("circle")) == len(plan.curve)
+    assert len(drawn.all("polygon")) == 1
+    rows = np.array([row[1:] for row in drawn.one("table").cells()], float)
+    here = [plan.certificate["person"].guessed, plan.score]
+    assert rows == pytest.approx(np.append(plan.curve[:, ::-1], [here], axis=0), abs=1e-3)
+    numbers = read_page(of_numbers.report().html).by_id("choice")
+    assert len(numbers.all("circle")) == len(of_numbers.curve)
 
 
 def test_the_command_writes_it_with_the_audit(plan: vn.SymbolPlan, tmp_path: Path, capsys) -> None:

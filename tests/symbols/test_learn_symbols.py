@@ -259,6 +259,34 @@ def test_chance_gives_differential_privacy(plan: vn.SymbolPlan) -> None:
     assert agent.epsilon == np.inf
 
 
+def test_chance_is_used_where_nothing_else_hides_enough() -> None:
+    """One agent reads u, two classes, which names g in 0.8 of rows: joined symbols say nothing, a coin says less."""
+    rng = np.random.default_rng(5)
+    u = rng.integers(2, size=2000)
+    g = np.where(rng.random(2000) < 0.8, u, 1 - u)
+    log = {"x": u + 0.05 * rng.normal(size=2000), "u": u, "g": g}
+    made = vn.learn_symbols(log, {"one": ["x"]}, "u", "g", guessed=0.7)
+    agent = made.agents["one"]
+    assert agent.symbols == 2
+    assert 0 < agent.keep < 0.8
+    assert agent.epsilon < np.log1p(2 * 0.8 / 0.2)
+    assert f"ε = {agent.epsilon:.3g}" in str(made)
+    assert 0.6 < made.score < 0.9, "the coin costs score, silence would leave 0.5"
+    assert made.certificate["g"].guessed <= 0.7
+
+
+def test_the_curve_is_what_the_rows_that_learned_let_expect(plan: vn.SymbolPlan) -> None:
+    score, promised = plan.curve.T
+    assert np.all(np.diff(promised) < 0), "less and less to guess"
+    assert np.all(np.diff(score) < 0), "and each costs some"
+    assert np.all(promised > plan.certificate["person"].chance)
+    fresh = table(3000, seed=6)
+    for guessed in promised[[0, -1]]:
+        made = vn.learn_symbols(table(), AGENTS, "activity", ["person"], guessed=guessed + 0.02)
+        right = np.mean(made.estimate(made.send(fresh)).public == np.array(fresh["activity"]))
+        assert right > np.interp(guessed, promised[::-1], score[::-1]) - 0.05
+
+
 def test_a_plan_comes_back_as_it_was_saved(
     plan: vn.SymbolPlan, numbers: vn.SymbolPlan, tmp_path: Path
 ) -> None:

@@ -68,13 +68,31 @@ def fit_symbols(
     if json:
         figures = {name: getattr(plan, name) for name in ("score", "raw_score", "calibration", "window")}
         figures["symbols"] = {name: agent.symbols for name, agent in plan.agents.items()}
+        figures["epsilon"] = {name: agent.epsilon for name, agent in plan.agents.items()}
+        figures["curve"] = [
+            {"score": score, "promised": dict(zip(plan.certificate, promised, strict=True))}
+            for score, *promised in plan.curve.tolist()
+        ]
         figures["certificate"] = {name: _figures(each) for name, each in plan.certificate.items()}
         print_json(figures | {"written": out})
         return
     tell(plan)
     tell("All this is in one row: evidence adds up over rows of one person (veilnet audit shows how fast).")
+    tell(_other_choices(plan))
     if out is not None:
         tell(f"\nWrote {out}. Next:\n  veilnet verify {out}\n  veilnet inspect {out}/AGENT.json")
+
+
+def _other_choices(plan: SymbolPlan) -> str:
+    """What another --guessed would give, as far as the rows that learned let expect."""
+    from veilnet._core.words import three_digits
+
+    name = next(iter(plan.certificate))
+    said = [f"{three_digits(each)} ({three_digits(score)})" for score, each, *_ in plan.curve.tolist()]
+    return (
+        f"What else --guessed could ask of {name}, and the {plan.centre.public} to expect, by the rows that learned: "
+        f"{', '.join(dict.fromkeys(said))}."
+    )
 
 
 def unconfirmed(folder: Path) -> tuple[SymbolPlan | None, list[str]]:
@@ -116,7 +134,7 @@ def inspect_symbols(
 
     agent, plan = agent_from_bytes(content, path)
     if json:
-        names = ("agent", "symbols", "meanings", "keep", "window")
+        names = ("agent", "symbols", "meanings", "keep", "epsilon", "window")
         said = {name: getattr(agent, name) for name in names} | {"readings": agent.names}
         print_json({"plan": plan} | dict(known) | said)
         return
@@ -266,5 +284,5 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
 
 
 def _figures(certificate: Any) -> dict[str, Any]:
-    names = ("guessed", "error", "chance", "rows", "cells", "blocks", "confidence")
+    names = ("guessed", "error", "chance", "auc", "total_variation", "rows", "cells", "blocks", "confidence")
     return {name: getattr(certificate, name) for name in names}

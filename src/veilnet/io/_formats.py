@@ -19,7 +19,7 @@ PLAN_ARCHIVE = "veilnet-plan-archive/3"
 SANITIZER = "veilnet-sanitizer/2"
 CENTRE = "veilnet-centre/2"
 PROOF = "veilnet-proof/2"
-SYMBOL_PLAN = "veilnet-symbol-plan/3"
+SYMBOL_PLAN = "veilnet-symbol-plan/4"
 SYMBOL_AGENT = "veilnet-symbol-agent/2"
 SYMBOL_CENTRE = "veilnet-symbol-centre/1"
 

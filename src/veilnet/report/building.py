@@ -30,6 +30,7 @@ from veilnet.report.page import Report
 from veilnet.report.stream_section import stream_section
 from veilnet.report.symbols_section import (
     attacks_section,
+    choice_section,
     promise_cards,
     rows_section,
     says_section,
@@ -102,6 +103,7 @@ def _report_of_symbols(plan: SymbolPlan, audit: object) -> Report:
         facts,
         [
             ("known", "What the centre can know", promise_cards(plan)),
+            ("choice", "What less to guess would cost", choice_section(plan)),
             ("agents", "What each agent says", says_section(plan)),
             ("rows", "Over many rows", rows_section(plan)),
             ("service", "In service", service_section(found)),

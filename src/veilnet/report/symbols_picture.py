@@ -8,9 +8,9 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet._core.words import three_digits
-from veilnet.report.html import Html, element, paragraph, shown, table
+from veilnet.report.html import Html, element, shown, table
 from veilnet.report.svg import Frame, diamond, figure, label, line, path, picture, square, width_of
-from veilnet.report.words import at_most
+from veilnet.report.words import at_least, at_most
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.plan import SymbolPlan
 
@@ -77,42 +77,47 @@ def _intervals(title: str, found: Array, key: str) -> Html:
     return picture(title, frame.width, frame.height, marks, key=key)
 
 
-def curve_figure(plans: Sequence[SymbolPlan], chosen: int) -> Html:
-    """The public score against what anybody can guess: one point for each plan, the chosen one a diamond."""
-    name = next((name for name, each in plans[0].certificate.items() if each.guessed is not None), None)
-    if name is None:
-        return paragraph("Private numbers have no such curve: ask for a least error.")
-    points = [(float(each.certificate[name].guessed or 0.0), each.score) for each in plans]
-    chance, raw = plans[0].certificate[name].chance, plans[0].raw_score
-    scores = [raw, *(score for _, score in points)]
-    low, high = min(scores), max(scores)
-    margin = max(0.02, 0.15 * (high - low))
-    right = max(guessed for guessed, _ in points)
+def curve_figure(plan: SymbolPlan, points: Sequence[tuple[float, float]], caption: str) -> Html:
+    """The public score against what is promised of the first private quantity; the plan itself is a diamond.
+
+    points:  (promise, score) of what else can be had.
+    caption: where these come from.
+    """
+    name, promise = next(iter(plan.certificate.items()))
+    here = (promise.promise, plan.score)
+    across, up = zip(*points, here, (promise.chance, plan.raw_score), strict=True)
+    margin = max(0.02, 0.15 * (max(up) - min(up)))
+    wide = 0.08 * (max(across) - min(across)) + 1e-3
+    kind = "accuracy" if plan.centre.classes else "R²"
+    public, private = shown(plan.centre.public), shown(name)
+    guessing, private_side = ("left", "left") if promise.classes else ("right", "right")
+    ends = (promise.chance, max(across) + wide) if promise.classes else (min(across) - wide, promise.chance)
     frame = Frame(
-        (chance, right + 0.08 * (right - chance) + 1e-3), (low - margin, high + margin),
-        size=(440.0, 270.0), left=52, right=16, top=34, bottom=50,
-    )  # fmt: skip
-    kind = "accuracy" if plans[0].centre.classes else "R²"
-    public, private = shown(plans[0].centre.public), shown(name)
+        ends, (min(up) - margin, max(up) + margin), size=(440.0, 270.0), left=52, right=16, top=34, bottom=50
+    )
+    words = (
+        f"anybody right about {private}, at most" if promise.classes else f"everybody off about {private} by"
+    )
     marks = [label(4, 14, f"{kind} of {public}", class_="small"), *frame.levels(), *frame.scale()]
-    marks.append(line(frame.left, frame.y(raw), frame.end, frame.y(raw), "limit"))
-    marks.append(label(frame.left + 6, frame.y(raw) - 5, "raw readings", class_="small"))
-    words = f"anybody right about {private}, at most (left end: guessing)"
-    marks.append(label(frame.x(chance) + 180, frame.height - 8, words, anchor="middle", class_="small"))
+    raw = frame.y(plan.raw_score)
+    marks.append(line(frame.left, raw, frame.end, raw, "limit"))
+    marks.append(label(frame.left + 6, raw - 5, "raw readings", class_="small"))
+    under = f"{words} ({guessing} end: guessing)"
+    marks.append(
+        label((frame.left + frame.end) / 2, frame.height - 8, under, anchor="middle", class_="small")
+    )
     marks.append(path([frame.at(x, y) for x, y in sorted(points)], "curve"))
-    for place, (x, y) in enumerate(points):
-        at = frame.at(x, y)
-        marks.append(
-            diamond(*at, 8.0)
-            if place == chosen
-            else element("circle", cx=at[0], cy=at[1], r=5, class_="mark raw")
-        )
-    rows = [
-        (at_most(x), three_digits(y), ", ".join(str(agent.symbols) for agent in plan.agents.values()))
-        for (x, y), plan in zip(points, plans, strict=True)
-    ]
-    columns = (f"right about {private}, at most", f"{kind} of {public}", "symbols of the agents")
-    same = table("The plans to choose from", columns, rows, numeric=(1,))
-    title = f"{len(points)} plans: {kind} of {public} against how often anybody is right about {private}"
-    caption = "Further left is more private, further up more useful. The diamond is the plan that is shown."
-    return figure(picture(title, frame.width, frame.height, marks), caption, same, class_="wide")
+    for x, y in points:
+        cx, cy = frame.at(x, y)
+        marks.append(element("circle", cx=cx, cy=cy, r=5, class_="mark raw"))
+    marks.append(diamond(*frame.at(*here), 8.0))
+    rounded = at_most if promise.classes else at_least
+    rows = [("", rounded(x), three_digits(y)) for x, y in points]
+    rows.append(("this plan", rounded(here[0]), three_digits(here[1])))
+    columns = ("", words, f"{kind} of {public}")
+    same = table("What else can be had", columns, rows, numeric=(1, 2))
+    title = f"{kind} of {public} against what is promised of {private}: {len(points)} choices and this plan"
+    told = (
+        f"Further {private_side} is more private, further up more useful. The diamond is this plan. {caption}"
+    )
+    return figure(picture(title, frame.width, frame.height, marks), told, same, class_="wide")

@@ -10,7 +10,7 @@ from veilnet._core.words import counted, join_names, percent, three_digits
 from veilnet.report.error_picture import stems_picture
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.svg import Frame, figure, label, path, picture
-from veilnet.report.symbols_picture import symbols_picture
+from veilnet.report.symbols_picture import curve_figure, symbols_picture
 from veilnet.report.words import at_least, at_most
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.certificate import SymbolCertificate
@@ -18,6 +18,7 @@ from veilnet.symbols.plan import SymbolPlan
 
 __all__ = [
     "attacks_section",
+    "choice_section",
     "promise_cards",
     "rows_section",
     "says_section",
@@ -120,6 +121,25 @@ def _blind_score(plan: SymbolPlan) -> float:
     """Of who hears nothing: the share of the most common class; R² 0."""
     totals = plan.centre.table.sum(axis=0)
     return float(totals.max() / totals.sum()) if plan.centre.classes else 0.0
+
+
+def choice_section(plan: SymbolPlan) -> Html:
+    """What else could be asked: the public score against what is promised."""
+    points = plan.curve[:, [1, 0]].tolist()
+    others = [shown(name) for name in list(plan.certificate)[1:]]
+    beside = f" What is promised of {join_names(others)} falls and rises with it." if others else ""
+    caption = (
+        "The other points are what the rows that learned let expect: rows held out will show a little less."
+    )
+    return join(
+        [
+            paragraph(
+                "Less to guess costs some of the public score. To have another point, learn anew with that as "
+                f"'guessed': choosing by this curve costs no confidence.{beside}"
+            ),
+            curve_figure(plan, [(x, y) for x, y in points], caption),
+        ]
+    )
 
 
 # --- what each agent says

@@ -11,6 +11,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
+from veilnet._core.threads import one_thread
 from veilnet._core.types import AnyArray, Array, Integers
 from veilnet.symbols.certificate import SymbolCertificate, whole_from_one
 from veilnet.symbols.deviation import Tally, is_refuted
@@ -109,7 +110,7 @@ def _tried(
     of a class 1 where it is wrong, of a number its square error in units of the interval, all clipped to that.
     """
     half = len(targets) // 2
-    with warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an attacker may stop before it converged
         said = attacker.fit(features[:half], targets[:half]).predict(features[half:])
     truth = targets[half:]

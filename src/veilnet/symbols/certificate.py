@@ -98,6 +98,11 @@ class SymbolCertificate:
         return None if self.classes else self._error(1 - self.leak)
 
     @property
+    def promise(self) -> float:
+        """``guessed`` of a class, ``error`` of a number."""
+        return self.leak if self.classes else self._error(1 - self.leak)
+
+    @property
     def chance(self) -> float:
         """What guessing without any message gives: how often it is right, or its root mean square error."""
         alone = leak_of(self.counts.sum(axis=0, keepdims=True), bool(self.classes))
@@ -173,6 +178,11 @@ class SymbolCertificate:
             raise Unconfirmed(
                 f"{self.name}: its figures cannot all be counts of rows; the plan was changed: learn it again"
             )
+
+    def expected(self, counted: float) -> float:
+        """What would be promised, ``guessed`` or ``error``, had so much been counted on these rows."""
+        leak = highest_mean(self.rows * counted, self.sample, 1 - self.confidence)
+        return leak if self.classes else self._error(1 - leak)
 
     def _error(self, square: float) -> float:
         return (self.edges[1] - self.edges[0]) * math.sqrt(max(0.0, square))
@@ -252,7 +262,8 @@ class SymbolCertificate:
         sure = f"({self.confidence:.3g} sure, from {self.rows} {unit}, {self.cells} cells)"
         if self.classes:
             most = f"nobody is right in more than {self.leak:.3f} of rows"
-            return f"{self.name}: {most} {sure}; guessing without messages {self.chance:.3f}"
+            two = "" if self.auc is None else f"; no detector has an AUC above {self.auc:.3f}"
+            return f"{self.name}: {most} {sure}; guessing without messages {self.chance:.3f}{two}"
         least, alone = three_digits(self._error(1 - self.leak)), three_digits(self.chance)
         return f"{self.name}: everybody is off by at least ±{least} {sure}; without messages ±{alone}"
 

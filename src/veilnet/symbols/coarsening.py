@@ -5,17 +5,15 @@ code of a number says which neighbouring cells of the share do. Codes differ bet
 distinctions that it is sure of, and together they tell classes apart. What leaks are an agent's errors, since they
 differ from person to person.
 
-All codes are searched together by annealing, from several starts: move a class to another symbol, join two symbols,
-part one, exchange two classes, send a symbol by chance (randomised response). A step that is worse now may be taken
-for what comes after it; the last steps are greedy. Judged are rows that learn, by shares of layers that did not learn
-from them.
+All codes are searched together by annealing: move a class to another symbol, join two symbols, part one, exchange two
+classes, send a symbol by chance (randomised response). A step that is worse now may be taken for what comes after it;
+the last steps are greedy. Judged are rows that learn, by shares of layers that did not learn from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -27,10 +25,9 @@ from veilnet.symbols.quantity import Quantity, leak_of
 __all__ = ["Code", "Judge", "Worth", "search"]
 
 _CELLS = 16  # of the share of a number, equally often each
-_KEEPS = (1.0, 0.97, 0.92, 0.85, 0.7)
+_KEEPS = (1.0, 0.97, 0.92, 0.85, 0.7, 0.5, 0.3)
 _HOT, _COLD = 3e-3, 1e-4  # of scores: how much worse a step may be, at first and at last
 _LIKELIHOOD = 0.02  # a nat of likelihood counts as so much score: it tells near misses apart
-_STEPS_EACH, _FEWEST_STEPS = 40, 300  # for each class or cell of each agent
 _STRENGTH, _EXPONENT = 4.0, 0.8  # of the centre while it is searched
 
 
@@ -84,9 +81,10 @@ class Judge:
             self._shares, self.levels = [cells for cells, _ in cut], [levels for _, levels in cut]
         self._coins = rng.random((2, len(shares), len(public.values)))
 
-    def finest(self) -> list[Code]:
-        """Every class, or cell, has a symbol of its own."""
-        return [self.code(k, np.arange(share.shape[1]), 1.0) for k, share in enumerate(self._shares)]
+    def finest(self, *, silent: bool = False) -> list[Code]:
+        """Every class, or cell, has a symbol of its own; or all have the same one, which says nothing."""
+        each = 0 if silent else 1
+        return [self.code(k, each * np.arange(share.shape[1]), 1.0) for k, share in enumerate(self._shares)]
 
     def code(self, agent: int, labels: Integers, keep: float) -> Code:
         """A code, and what the agent would send by it: the group of classes whose probabilities add up to most."""
@@ -118,29 +116,25 @@ Goal = Callable[[Worth], float]
 def search(
     judge: Judge,
     goal: Goal,
+    begin: list[Code],
     *,
     steps: int,
-    starts: int,
     coins: bool,
     rng: np.random.Generator,
     advance: Callable[[float], None],
 ) -> list[Code]:
     """The best codes found.
 
-    steps:  of each start, at most; the first start is the finest codes, later ones go on from the best so far.
-    coins:  whether symbols may be sent by chance.
+    begin: where the walk begins.
+    steps: of it.
+    coins: whether symbols may be sent by chance.
     """
 
     def value(codes: Sequence[Code]) -> float:
         judged = judge.judge(codes)
         return goal(judged) + _LIKELIHOOD * judged.likelihood
 
-    best = judge.finest()
-    steps = min(steps, max(_FEWEST_STEPS, _STEPS_EACH * sum(code.symbols for code in best)))
-    for start in range(starts):
-        heat = _HOT if start == 0 else _HOT / 3
-        part = partial(_part_of, advance, start, starts)
-        best = _annealed(judge, value, best, steps, heat, coins, rng, part)
+    best = _annealed(judge, value, begin, steps, coins, rng, advance)
     for agent, code in enumerate(best):  # by chance only where that pays
         plain = [*best[:agent], judge.code(agent, code.labels, 1.0), *best[agent + 1 :]]
         if code.keep < 1 and value(plain) >= value(best) - _COLD:
@@ -153,7 +147,6 @@ def _annealed(
     value: Callable[[Sequence[Code]], float],
     codes: list[Code],
     steps: int,
-    hot: float,
     coins: bool,
     rng: np.random.Generator,
     advance: Callable[[float], None],
@@ -168,13 +161,15 @@ def _annealed(
                 advance(step / steps)
             except Stopped:
                 break
-        heat = hot * (_COLD / hot) ** (step / steps) if step < 0.9 * steps else 0.0
+        heat = _HOT * (_COLD / _HOT) ** (step / steps) if step < 0.9 * steps else 0.0
         agent = int(rng.integers(len(codes)))
         code = codes[agent]
-        if coins and rng.random() < 0.05:
-            labels, keep = code.labels, float(rng.choice(_KEEPS))
-        else:
-            labels, keep = np.unique(moved(code, rng), return_inverse=True)[1].reshape(-1), code.keep
+        labels, keep = code.labels, code.keep
+        toss = rng.random() if coins else 1.0
+        if toss < 0.1:
+            keep = float(rng.choice(_KEEPS))
+        if toss >= 0.05:  # both now and then: a symbol that says too much by itself may do with a coin
+            labels = _in_order(moved(code, rng))
         keep = keep if labels.max() else 1.0
         if keep == code.keep and np.array_equal(labels, code.labels):
             continue
@@ -187,8 +182,10 @@ def _annealed(
     return best
 
 
-def _part_of(advance: Callable[[float], None], start: int, starts: int, part: float) -> None:
-    advance((start + part) / starts)
+def _in_order(labels: Integers) -> Integers:
+    """The same groups, numbered from 0 in the order of their first members: a grouping has one name."""
+    _, first, group = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[group.reshape(-1)])
 
 
 def _regrouped(code: Code, rng: np.random.Generator) -> Integers:

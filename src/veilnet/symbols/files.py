@@ -82,6 +82,7 @@ PLAN = Record(
     calibration=Maybe(NUMBER),
     confidence=NUMBER,
     cells=_COUNTS,
+    curve=PACKED,
     certificate=_OfAll(_CERTIFICATE),
     agents=_OfAll(AGENT),
     centre=CENTRE,

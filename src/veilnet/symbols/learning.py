@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -29,7 +29,9 @@ from veilnet.symbols.shares import LearnedShares, learn_shares, raw_score, score
 
 __all__ = ["learn_symbols"]
 
-_STEPS, _STARTS = 4000, 2  # of the search, at 3,000 rows
+_STEPS = 4000  # of the search at most, at 3,000 rows
+_STEPS_EACH, _FEWEST_STEPS = 40, 300  # for each class or cell of each agent
+_CURVE = (0.6, 0.35, 0.2, 0.1, 0.05)  # of the leak of the finest codes above that of silence
 _ATTEMPTS = ((1.0, 0.9), (2.5, 0.1))  # margin in standard deviations, part of the doubt that may be spent
 _TAIL = 0.02  # of a private number, left and right: a value beyond counts as the edge
 _WIDENED = 0.25  # of the range of a reading, on each side
@@ -84,6 +86,14 @@ def learn_symbols(
     return learner.keeping(public_loss) if guessed is None else learner.under(guessed)
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Codes, and what they are worth on the rows that learn."""
+
+    codes: list[Code]
+    worth: Worth
+
+
 class SymbolLearner:
     """A log and what was learned from it, of which several questions may be asked.
 
@@ -133,20 +143,23 @@ class SymbolLearner:
                     f"{what} can be certified even of silence; ask for less, or give more rows"
                 )
         shares, judge = self._shares
-        found: Mapping[str, SymbolCertificate] = silence
+        tried: list[SymbolPlan] = []
         for margin, part in _ATTEMPTS:
-            targets = [self._target(found[name].sample, most, margin, part) for name, most in asked.items()]
-            codes = self._search(judge, _most_score(targets), coins=True)
+            targets = [self._target(silence[name].sample, most, margin, part) for name, most in asked.items()]
+            codes = self._best(_most_score(targets))
             if all(code.symbols == 1 for code in codes):
                 break
-            plan = self._plan(shares, judge, codes, part)
-            found = plan.certificate
-            if all(found[name].leak <= most for name, most in asked.items()):
-                return plan
+            tried.append(self._plan(shares, judge, codes, part))
+            if all(tried[-1].certificate[name].leak <= most for name, most in asked.items()):
+                return tried[-1]
+        possible = "only silence would do"
+        if tried:  # all of them hold together
+            best = min(tried, key=lambda plan: sum(each.leak for each in plan.certificate.values()))
+            promises = "; ".join(map(str, best.certificate.values()))
+            possible = f"certified was, with a score of {three_digits(best.score)}: {promises}"
         raise Infeasible(
             f"guessed: what was asked could not be certified from {int(self.log.certify.sum())} rows that chose "
-            f"nothing ({'only silence would do' if found is silence else '; '.join(map(str, found.values()))}); ask "
-            "for less, or give more rows"
+            f"nothing; ask for less, or give more rows; {possible}"
         )
 
     def keeping(self, public_loss: float | None) -> SymbolPlan:
@@ -167,7 +180,7 @@ class SymbolLearner:
                     f"a loss of {max(0.0, raw - best):.3f} is the least that symbols have here"
                 )
             goal = _least_leak(min(least, best))
-        return self._plan(shares, judge, self._search(judge, goal, coins=False), 1.0)
+        return self._plan(shares, judge, self._best(goal, coins=public_loss is not None), 1.0)
 
     # --- steps
 
@@ -181,11 +194,62 @@ class SymbolLearner:
         public = self.log.public.take(self.learn)
         return shares, Judge(list(shares.learned.values()), public, private, _fresh(self._choosing))
 
-    def _search(self, judge: Judge, goal: Goal, *, coins: bool) -> list[Code]:
-        steps = int(np.clip(_STEPS * 3000 / int(self.learn.sum()), _STEPS / 4, _STEPS))
-        advance = within(self._progress, "choosing symbols", 0.6, 0.35)
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """From the finest codes to nearly silent ones: the score against what leaks, by the rows that learn alone.
+
+        Each is searched from the one before, with a smaller leak of every private quantity.
+        """
+        judge = self._shares[1]
+        finest, silent = judge.judge(judge.finest()), judge.judge(judge.finest(silent=True))
+        found = [Choice(judge.finest(), finest)]
+        for place, above in enumerate(_CURVE):
+            targets = [
+                none + above * (most - none) for most, none in zip(finest.leaks, silent.leaks, strict=True)
+            ]
+            part = 0.15 / len(_CURVE)
+            codes = self._search(_most_score(targets), found[-1].codes, 0.6 + place * part, part, 0.25)
+            found.append(Choice(codes, judge.judge(codes)))
+        return found
+
+    def _best(self, goal: Goal, *, coins: bool = True) -> list[Code]:
+        """The best codes for a goal, from the best of the choices on."""
+        begin = max(self.choices, key=lambda each: goal(each.worth)).codes
+        return self._search(goal, begin, 0.75, 0.2, coins=coins)
+
+    def _search(
+        self,
+        goal: Goal,
+        begin: list[Code],
+        start: float,
+        part: float,
+        share: float = 1.0,
+        coins: bool = True,
+    ) -> list[Code]:
+        """A walk of a share of the steps, which is a part of the whole progress."""
+        each = max(_FEWEST_STEPS, _STEPS_EACH * sum(len(code.labels) for code in begin))
+        steps = int(share * min(each, np.clip(_STEPS * 3000 / int(self.learn.sum()), _STEPS / 4, _STEPS)))
+        advance = within(self._progress, "choosing symbols", start, part)
         rng = _fresh(self._choosing)
-        return search(judge, goal, steps=steps, starts=_STARTS, coins=coins, rng=rng, advance=advance)
+        return search(self._shares[1], goal, begin, steps=steps, coins=coins, rng=rng, advance=advance)
+
+    def _curve(self) -> Array:
+        """(choices, 1 + P) the score, and of each private quantity what would be certified, of choices worth having.
+
+        Left out are those that another one equals or beats in everything.
+        """
+        silence = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), 1.0).values()
+        merits = np.unique(
+            [[each.worth.score, *np.negative(each.worth.leaks)] for each in self.choices], axis=0
+        )
+        beaten = [np.any(np.all(merits >= mine, axis=1) & np.any(merits > mine, axis=1)) for mine in merits]
+        best = merits[~np.array(beaten)]
+        return np.array(
+            [
+                [score, *(each.expected(-leak) for each, leak in zip(silence, leaks, strict=True))]
+                for score, *leaks in best[::-1].tolist()
+            ]
+        )
 
     @cached_property
     def _raw_score(self) -> float:
@@ -247,7 +311,9 @@ class SymbolLearner:
             off = calibration_error(estimate.probabilities, held.values)
             named = np.argmax(estimate.probabilities, axis=1)
         score = score_of(held, named)
-        return SymbolPlan(agents, centre, found, self.confidence, cells, score, self._raw_score, off)
+        return SymbolPlan(
+            agents, centre, found, self.confidence, cells, score, self._raw_score, off, self._curve()
+        )
 
     # --- what can be asked
 
@@ -318,7 +384,10 @@ def _least_leak(score: float) -> Goal:
 
 
 def _fewest_symbols(score: float) -> Goal:
-    return lambda judged: -0.002 * judged.symbols - _PENALTY * max(0.0, score - judged.score)
+    def goal(judged: Worth) -> float:
+        return 0.05 * judged.score - 0.002 * judged.symbols - _PENALTY * max(0.0, score - judged.score)
+
+    return goal
 
 
 # --- codes as agents have them

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.frozen import Frozen
-from veilnet._core.types import Integers
+from veilnet._core.types import Array, Integers
 from veilnet._core.words import three_digits
 from veilnet.io.tables import read_columns
 from veilnet.symbols import files
@@ -33,6 +33,8 @@ class SymbolPlan(Frozen):
     score:       of the public quantity on rows held out: accuracy of classes, R² of numbers.
     raw_score:   the same of a forest that sees every reading.
     calibration: how far stated probabilities are off on rows held out, on average; None for numbers.
+    curve:       (choices, 1 + P) what else could be asked: the score, and for each private quantity the promise to
+                 expect. It is from the rows that learned, so that choosing by it costs no confidence.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class SymbolPlan(Frozen):
         score: float,
         raw_score: float,
         calibration: float | None,
+        curve: Array,
     ) -> None:
         self.agents, self.centre, self.certificate = dict(agents), centre, dict(certificate)
         self.confidence, self.cells = float(confidence), cells
         self.score, self.raw_score, self.calibration = float(score), float(raw_score), calibration
+        self.curve = curve
         self._freeze()
 
     def send(self, table: Any) -> dict[str, Integers]:
@@ -98,6 +102,12 @@ class SymbolPlan(Frozen):
         blocks = {(each.blocks, each.sample.largest) for each in self.certificate.values()}
         if len(blocks) > 1 or next(iter(blocks))[1] != self.centre.alike:
             raise Unconfirmed("plan: its certificates and centre count other blocks; learn it again")
+        if (
+            self.curve.ndim != 2
+            or self.curve.shape[1] != 1 + len(counted)
+            or not np.isfinite(self.curve).all()
+        ):
+            raise Unconfirmed("plan: its curve is not one of these private quantities; learn it again")
         doubt = sum(1 - each.confidence for each in self.certificate.values())
         if not doubt <= (1 - self.confidence) * (1 + 1e-9):
             raise Unconfirmed(
@@ -142,10 +152,21 @@ class SymbolPlan(Frozen):
     def __str__(self) -> str:
         kind = "accuracy" if self.centre.classes else "R²"
         sizes = ", ".join(f"{name} {agent.symbols}" for name, agent in self.agents.items())
+        off = (
+            ""
+            if self.calibration is None
+            else f"; stated chances are off by {self.calibration:.3f} on average"
+        )
         lines = [
             f"{self.centre.public}: {kind} {three_digits(self.score)} from symbols, "
-            f"{three_digits(self.raw_score)} from raw readings (rows held out)",
+            f"{three_digits(self.raw_score)} from raw readings (rows held out){off}",
             *(str(each) for each in self.certificate.values()),
             f"all together with confidence {self.confidence:.3g}; symbols: {sizes}",
         ]
+        drawn = {name: each.epsilon for name, each in self.agents.items() if each.keep < 1}
+        if drawn:
+            said = ", ".join(f"{name} ε = {epsilon:.3g}" for name, epsilon in drawn.items())
+            lines.append(
+                f"sent by chance now and then, which any row in range is hidden by, whatever its law: {said}"
+            )
         return "\n".join(lines)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.extras import missing_extra
+from veilnet._core.threads import one_thread
 from veilnet._core.types import AnyArray, Array, Booleans
 from veilnet.symbols.agent import Layer
 from veilnet.symbols.log import FOLDS, Log
@@ -151,7 +152,7 @@ def _settings(readings: int, outputs: int, seed: int) -> dict[str, object]:
 def _trained(network: object, readings: Array, values: AnyArray) -> None:
     from sklearn.exceptions import ConvergenceWarning
 
-    with warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds were asked for, no more
         network.fit(readings, values)  # type: ignore[attr-defined]
 
