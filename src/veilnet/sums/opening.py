@@ -1,0 +1,211 @@
+"""The centre's side of a sum: gathers the rounds of an epoch, and opens the sum of those who stayed to the end.
+
+:class:`SumEpoch` takes what agents send in any order, each once, and closes one round after the other: when all have
+answered or their time is over. It opens exactly the sum modulo 2^k of the survivors' messages, or says why it cannot
+(:class:`TooFew`). Shares that do not fit what their dealer committed to are left out, and whose they were is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from veilnet._core.errors import VeilnetError
+from veilnet._core.words import join_names
+from veilnet.sums.masks import KEY_BYTES, Words, reduced, summed_streams
+from veilnet.sums.rounds import TAG_BYTES, opened_secret, seeds_under
+from veilnet.sums.shamir import BYTES, PRIME, rebuilt
+from veilnet.sums.terms import (
+    Agreed,
+    Confirmed,
+    Revealed,
+    SealedShares,
+    Sharing,
+    SumRefused,
+    Survivors,
+    Terms,
+)
+
+__all__ = ["OpenedSum", "SumEpoch", "TooFew"]
+
+_Sent = TypeVar("_Sent", SealedShares, Confirmed, Revealed)
+
+
+class TooFew(VeilnetError):
+    """No sum can be opened of this epoch: nobody learns anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedSum:
+    """The sum of an epoch.
+
+    residues:  (m,) modulo 2^k, of the messages of ``survivors``.
+    survivors: names of the members whose messages are in it, in order.
+    lying:     members who revealed what does not fit: their shares were left out.
+    """
+
+    residues: Words
+    survivors: tuple[str, ...]
+    lying: tuple[str, ...]
+
+
+class SumEpoch:
+    """One epoch of one sum, as its centre sees it."""
+
+    def __init__(self, terms: Terms, epoch: int) -> None:
+        self.terms, self.epoch = terms, epoch
+        self.shares: dict[int, SealedShares] = {}
+        self.masked: dict[int, Words] = {}
+        self.confirmed: dict[int, Confirmed] = {}
+        self.revealed: dict[int, Revealed] = {}
+        self.present: frozenset[int] = frozenset()
+        self.survivors: frozenset[int] = frozenset()
+
+    def take(self, message: SealedShares | Confirmed | Revealed) -> None:
+        """Take in what an agent sent; SumRefused where it is not of this epoch, malformed, or another than before."""
+        number = self.terms.number(message.agent)
+        near = len(self.terms.neighbourhood(number))
+        if message.epoch != self.epoch:
+            raise SumRefused(f"a message of epoch {message.epoch} in epoch {self.epoch}")
+        if isinstance(message, SealedShares):
+            good = len(message.sealed) == near and len(message.wrapped) == near * KEY_BYTES
+            good = good and len(message.commitment) == 2 * KEY_BYTES
+            self._keep(self.shares, number, message, good)
+        elif isinstance(message, Confirmed):
+            good = len(message.tags) == near and all(len(tag) in (0, TAG_BYTES) for tag in message.tags)
+            self._keep(self.confirmed, number, message, good)
+        else:
+            count = sum(other in self.present for other in self.terms.neighbourhood(number))
+            good = len(message.shares) == count and all(len(share) == BYTES for share in message.shares)
+            self._keep(self.revealed, number, message, good)
+
+    def take_masked(self, agent: str, residues: Words) -> None:
+        """Take in an agent's masked message."""
+        good = residues.shape == (self.terms.numbers,)
+        number = self.terms.number(agent)
+        if number in self.masked and good and np.array_equal(self.masked[number], residues):
+            return
+        if number in self.masked or not good:
+            raise SumRefused(
+                f"{agent!r} sent a second message in epoch {self.epoch}, or one of another length"
+            )
+        self.masked[number] = residues
+
+    def _keep(self, there: dict[int, _Sent], number: int, message: _Sent, good: bool) -> None:
+        who = self.terms.members[number]
+        if not good:
+            raise SumRefused(f"{who!r} sent a malformed message in epoch {self.epoch}")
+        if there.setdefault(number, message) != message:
+            raise SumRefused(f"{who!r} sent two different messages in one round of epoch {self.epoch}")
+
+    # --- closing rounds
+
+    def close_sharing(self) -> dict[str, Sharing]:
+        """Who is present, and for each its shares: those whose keys reached each other."""
+        present = self._mutual()
+        self._enough(present, "sent shares")
+        self.present = frozenset(present)
+        bits = self.terms.as_bits(present)
+        found = {}
+        for number in sorted(present):
+            sealed = [
+                self.shares[other].sealed[place] if other in present else b""
+                for other, place in self.terms.places(number)
+            ]
+            found[self.terms.members[number]] = Sharing(self.epoch, bits, sealed)
+        return found
+
+    def _mutual(self) -> set[int]:
+        """Members with shares for each other: one whose key came late waits for the next epoch."""
+        without: dict[int, set[int]] = {number: set() for number in self.shares}
+        for number, message in self.shares.items():
+            for other, box in zip(self.terms.neighbourhood(number), message.sealed, strict=True):
+                if not box and other != number and other in without:
+                    without[number].add(other)
+                    without[other].add(number)
+        while without:
+            worst = max(without, key=lambda number: (len(without[number]), number))
+            if not without[worst]:
+                break
+            for other in without.pop(worst):
+                without[other].discard(worst)
+        return set(without)
+
+    def close_masking(self) -> dict[str, Survivors]:
+        """Who survived, for each of them."""
+        survivors = self.present & set(self.masked)
+        self._enough(survivors, "sent their messages")
+        self.survivors = survivors
+        told = Survivors(self.epoch, self.terms.as_bits(survivors))
+        return {self.terms.members[number]: told for number in sorted(survivors)}
+
+    def close_confirming(self) -> dict[str, Agreed]:
+        """What the neighbours of each saw, for each who confirmed."""
+        there = self.survivors & set(self.confirmed)
+        self._enough(there, "confirmed the survivors")
+        found = {}
+        for number in sorted(there):
+            tags = [
+                self.confirmed[other].tags[place] if other in there else b""
+                for other, place in self.terms.places(number)
+            ]
+            found[self.terms.members[number]] = Agreed(self.epoch, tags)
+        return found
+
+    def open(self) -> OpenedSum:
+        """The sum of the survivors' messages; TooFew where shares do not suffice."""
+        self._enough(self.revealed, "revealed shares")
+        held: dict[int, dict[int, int]] = {number: {} for number in self.present}
+        for by, message in self.revealed.items():
+            near = [other for other in self.terms.neighbourhood(by) if other in self.present]
+            for other, share in zip(near, message.shares, strict=True):
+                held[other][by + 1] = int.from_bytes(share, "little") % PRIME
+        plus: list[bytes] = []
+        minus: list[bytes] = []
+        lying: set[int] = set()
+        for number in sorted(self.present):
+            key, wrong = self._key(number, held[number])
+            lying |= {point - 1 for point in wrong}
+            if number in self.survivors:
+                plus.append(key)
+                continue
+            seeds = seeds_under(key, self.shares[number].wrapped)
+            for place, other in enumerate(self.terms.neighbourhood(number)):
+                if other in self.survivors:  # its message has the mask with this one, who sent none
+                    seed = seeds[place * KEY_BYTES : (place + 1) * KEY_BYTES]
+                    (plus if number > other else minus).append(seed)
+        count = self.terms.numbers
+        sent = np.sum([self.masked[number] for number in self.survivors], axis=0, dtype=np.uint64)
+        residues = reduced(sent - summed_streams(plus, minus, count), self.terms.bits)
+        return OpenedSum(residues, self._names(self.survivors), self._names(lying))
+
+    def _key(self, number: int, held: dict[int, int]) -> tuple[bytes, tuple[int, ...]]:
+        """What a member's own mask, or the lock of its pairwise ones, is made of, and whose shares do not fit."""
+        survived = number in self.survivors
+        use = b"own" if survived else b"lock"
+        commitment = self.shares[number].commitment
+        expected = commitment[:KEY_BYTES] if survived else commitment[KEY_BYTES:]
+        secret, wrong = rebuilt(
+            held, self.terms.needed(number), lambda found: opened_secret(found, use)[1] == expected
+        )
+        if secret is None:
+            raise TooFew(
+                f"epoch {self.epoch}: the {len(held)} shares of {self.terms.members[number]!r} that came do not give "
+                "what it committed to; there is no sum"
+            )
+        return opened_secret(secret, use)[0], wrong
+
+    def _enough(self, there: Iterable[int], did: str) -> None:
+        found = set(there)
+        if len(found) < self.terms.threshold:
+            gone = self._names(set(range(len(self.terms.members))) - found)
+            raise TooFew(
+                f"epoch {self.epoch}: only {len(found)} of {len(self.terms.members)} {did}, and "
+                f"{self.terms.threshold} are needed; there is no sum (not there: {join_names(gone[:8])})"
+            )
+
+    def _names(self, some: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.terms.members[number] for number in sorted(some))

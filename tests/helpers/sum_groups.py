@@ -1,0 +1,235 @@
+"""Groups that add up their messages, in memory: members, a centre that may lie, and what it can compute."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.agent.membership import Membership
+from veilnet.sums.masks import Ed25519PrivateKey, Words, X25519PrivateKey
+from veilnet.sums.opening import OpenedSum, SumEpoch
+from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.terms import (
+    Agreed,
+    Confirmed,
+    Revealed,
+    Roster,
+    Sharing,
+    SumMessage,
+    SumRefused,
+    Survivors,
+    Terms,
+    written_message,
+)
+
+KINDS = ("own", "lock")
+Gone = Mapping[int, Collection[str]]
+
+
+def seeded_bytes(seed: str) -> Callable[[int], bytes]:
+    """Bytes that look random and are the same each time."""
+    calls = count()
+
+    def draw(size: int) -> bytes:
+        return hashlib.shake_256(f"{seed} {next(calls)}".encode()).digest(size)
+
+    return draw
+
+
+class Epochs:
+    """A record of epochs in memory: each is begun once, and after those before."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __call__(self, epoch: int) -> None:
+        if epoch <= self.last:
+            raise SumRefused(f"epoch {epoch} was begun before")
+        self.last = epoch
+
+
+def make_terms(members: int, threshold: int | None = None, bits: int = 64, numbers: int = 3) -> Terms:
+    """The terms of a group of so many rooms."""
+    names = tuple(f"room{k}" for k in range(members))
+    needed = 2 * members // 3 + 1 if threshold is None else threshold
+    return Terms("plan", Membership("all", names, needed, bits), numbers)
+
+
+@dataclass
+class Seen:
+    """Everything that a centre saw of an epoch: masked messages, and which kinds of whose shares.
+
+    masked: member -> with whom its message was masked.
+    shares: (member, kind) -> those who revealed a share of it.
+    """
+
+    masked: dict[int, frozenset[int]] = field(default_factory=dict)
+    shares: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+
+    def reveal(self, by: int, kinds: Mapping[int, str]) -> None:
+        """One more member revealed a share of others: which kind of whom."""
+        for other, kind in kinds.items():
+            self.shares.setdefault((other, kind), set()).add(by)
+
+    def knows(self, terms: Terms, member: int, kind: str, colluding: Collection[int] = ()) -> bool:
+        """Whether the centre can rebuild a secret, with colluders, who hold shares of both kinds."""
+        near = terms.neighbourhood(member)
+        known = self.shares.get((member, kind), set()) | {each for each in colluding if each in near}
+        return member in colluding or len(known) >= terms.needed(member)
+
+
+def determined(terms: Terms, seen: Seen, colluding: Collection[int] = ()) -> Array:
+    """What the centre can compute of honest members' values: a basis (r, S) of the combinations that it knows.
+
+    It solves the linear system of all masks. Its unknowns are the values, and every mask that cannot be rebuilt; its
+    equations say what each masked message is the sum of. A combination of messages in which every unknown mask
+    cancels is what it knows; no other is.
+    """
+    honest = [member for member in sorted(seen.masked) if member not in colluding]
+    masks: dict[object, int] = {}
+    entries = []
+    for row, member in enumerate(honest):
+        if not seen.knows(terms, member, "own", colluding):
+            entries.append((row, masks.setdefault(member, len(masks)), 1.0))
+        for other in seen.masked[member] - {member}:
+            ends = (member, other)
+            if any(seen.knows(terms, end, "lock", colluding) for end in ends):
+                continue
+            pair = masks.setdefault(frozenset(ends), len(masks))
+            entries.append((row, pair, 1.0 if other > member else -1.0))
+    system = np.zeros((len(honest), max(1, len(masks))))
+    for row, column, sign in entries:
+        system[row, column] = sign
+    values, vectors = np.linalg.eigh(
+        system @ system.T
+    )  # whole numbers: its least eigenvalue but 0 is above 1/S²
+    known = vectors[:, values < 0.5 / max(1, len(honest)) ** 2].T
+    found = np.zeros((len(known), len(terms.members)))
+    found[:, honest] = known
+    return found
+
+
+class Members:
+    """All members of a sum; ``up`` and ``down`` count the bytes that each sends and is sent."""
+
+    def __init__(self, terms: Terms, seed: str = "members") -> None:
+        def keys(use: str) -> dict[str, bytes]:
+            return {name: seeded_bytes(f"{seed} {use} {name}")(32) for name in terms.members}
+
+        self.terms, self._seed, self._starts = terms, seed, count()
+        self.identities = {
+            name: Ed25519PrivateKey.from_private_bytes(key) for name, key in keys("identity").items()
+        }
+        self.secrets = {name: X25519PrivateKey.from_private_bytes(key) for name, key in keys("key").items()}
+        self.publics = {name: key.public_key() for name, key in self.identities.items()}
+        self.roster = Roster(
+            [hello_of(terms, name, self.identities[name], self.secrets[name]) for name in terms.members]
+        )
+        self.epochs: dict[str, Callable[[int], object]] = {name: Epochs() for name in terms.members}
+        self.agents: dict[str, SumAgent] = {}
+        for name in terms.members:
+            self.start(name)
+        self.said: dict[str, str] = {}
+        self.seen = Seen()
+        self.up, self.down = dict.fromkeys(terms.members, 0), dict.fromkeys(terms.members, 0)
+
+    def start(self, name: str, meet: bool = True) -> SumAgent:
+        """An agent's process, started anew: it has its keys and its record of epochs, and nothing else."""
+        draw = seeded_bytes(f"{self._seed} draws {name} {next(self._starts)}")
+        near = self.terms.neighbourhood(self.terms.number(name)) if meet else ()
+        known = {hello.agent: hello.public for k, hello in enumerate(self.roster.hellos) if k in near}
+        known.pop(name, None)
+        agent = SumAgent(
+            self.terms, name, self.secrets[name], self.publics, self.epochs[name], draw=draw, known=known
+        )
+        self.agents[name] = agent
+        return agent
+
+    def begin(self, epoch: int, silent: Collection[str] = ()) -> SumEpoch:
+        """Round 1, of those who are not silent."""
+        self.seen = Seen()
+        centre = SumEpoch(self.terms, epoch)
+        for name, agent in self.agents.items():
+            if name not in silent:
+                shares = agent.begin(epoch)
+                self.up[name] += len(written_message(shares))
+                centre.take(shares)
+        return centre
+
+    def tell(
+        self,
+        centre: SumEpoch,
+        told: Mapping[str, SumMessage],
+        messages: Mapping[str, Words],
+        silent: Collection[str] = (),
+    ) -> list[str]:
+        """Bring what a centre says to those who are not silent, and their answers back; who answered.
+
+        Refusals are kept in ``said``, what the centre saw in ``seen``.
+        """
+        answered = []
+        for name, message in told.items():
+            if name in silent:
+                continue
+            self.down[name] += len(written_message(message))
+            try:
+                self._answer(centre, self.agents[name], message, messages)
+            except SumRefused as refusal:
+                self.said[name] = str(refusal)
+                continue
+            answered.append(name)
+        return answered
+
+    def _answer(
+        self, centre: SumEpoch, agent: SumAgent, message: SumMessage, messages: Mapping[str, Words]
+    ) -> None:
+        name, near = agent.agent, self.terms.neighbourhood(agent.number)
+        if isinstance(message, Sharing):
+            agent.accept(message)
+            masked = agent.mask(message.epoch, messages[name])
+            self.seen.masked[agent.number] = self.terms.as_set(message.present) & set(near)
+            self.up[name] += masked.nbytes
+            centre.take_masked(name, masked)
+            return
+        answer: Confirmed | Revealed
+        if isinstance(message, Survivors):
+            answer = agent.confirm(message)
+        else:
+            assert isinstance(message, Agreed)
+            held = {} if agent._now is None else dict(sorted(agent._now.held.items()))
+            answer = agent.reveal(message)
+            told = zip(held.items(), answer.shares, strict=True)  # which kind, by the very bytes
+            self.seen.reveal(agent.number, {other: KINDS[both.index(share)] for (other, both), share in told})
+        self.up[name] += len(written_message(answer))
+        centre.take(answer)
+
+    def run(self, epoch: int, messages: Mapping[str, Words], gone: Gone | None = None) -> OpenedSum:
+        """A whole epoch; who is ``gone`` from which round on: 1 shares, 2 masks, 3 confirms, 4 reveals."""
+        silent: list[str] = []
+
+        def from_now_on(stage: int) -> list[str]:
+            silent.extend((gone or {}).get(stage, ()))
+            return silent
+
+        centre = self.begin(epoch, from_now_on(1))
+        self.tell(centre, centre.close_sharing(), messages, from_now_on(2))
+        self.tell(centre, centre.close_masking(), messages, from_now_on(3))
+        self.tell(centre, centre.close_confirming(), messages, from_now_on(4))
+        return centre.open()
+
+
+def plain_sum(terms: Terms, messages: Mapping[str, Words], some: Iterable[str]) -> list[int]:
+    """The same sum without any masks, by Python's own whole numbers."""
+    chosen = list(some)
+    return [sum(int(messages[name][k]) for name in chosen) % 2**terms.bits for k in range(terms.numbers)]
+
+
+def random_messages(terms: Terms, rng: np.random.Generator) -> dict[str, Words]:
+    """Whole numbers of either sign, modulo 2^k, of every member."""
+    numbers = rng.integers(-(2**20), 2**20, (len(terms.members), terms.numbers))
+    return dict(zip(terms.members, terms.membership.residues(numbers), strict=True))

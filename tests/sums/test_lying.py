@@ -1,0 +1,276 @@
+"""A centre that lies, agents that lie, and disks that are set back: refused in each way, and nothing is learned.
+
+After each lie the linear system of all masks, with everything that the centre saw, determines nobody's value: neither
+that of the agent it was after, nor any combination but the one sum.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from helpers.sum_groups import Members, determined, make_terms, plain_sum, random_messages
+from veilnet._core.errors import InvalidPlan, VeilnetError
+from veilnet.agent.membership import Membership
+from veilnet.io.agent_store import AgentStore, begin_agent_store
+from veilnet.sums.masks import Words, X25519PrivateKey
+from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.terms import Agreed, Roster, SumRefused, Survivors, Terms
+
+NAMES = make_terms(6).members
+
+
+class Attack:
+    """A group of 6, threshold 5, whose centre may do as it likes."""
+
+    def __init__(self) -> None:
+        self.terms = make_terms(6)
+        self.members = Members(self.terms)
+        self.messages: dict[str, Words] = random_messages(self.terms, np.random.default_rng(0))
+
+    def until(self, stage: int, epoch: int = 1) -> SumEpoch:
+        """An honest epoch up to a round: 1 shares are in, 2 masked messages, 3 confirmations, 4 all is open."""
+        centre = self.members.begin(epoch)
+        if stage >= 2:
+            self.tell(centre, centre.close_sharing())
+        if stage >= 3:
+            self.tell(centre, centre.close_masking())
+        if stage >= 4:
+            self.tell(centre, centre.close_confirming())
+        return centre
+
+    def tell(self, centre: SumEpoch, told: object) -> list[str]:
+        """Who answered."""
+        assert isinstance(told, dict)
+        return self.members.tell(centre, told, self.messages)
+
+    def survivors(self, epoch: int, *without: str) -> Survivors:
+        """A list of survivors, all but some."""
+        numbers = [k for k, name in enumerate(self.terms.members) if name not in without]
+        return Survivors(epoch, self.terms.as_bits(numbers))
+
+    def assert_nothing_is_known(self) -> None:
+        """No combination of honest values can be computed, with any one colluder either."""
+        for colluding in ((), *((k,) for k in range(6))):
+            assert not len(determined(self.terms, self.members.seen, colluding))
+
+
+@pytest.fixture
+def attack() -> Attack:
+    return Attack()
+
+
+def test_a_survivor_that_is_called_dropped_stays_masked(attack: Attack) -> None:
+    """Its pairwise masks are opened, as if it were gone; its own mask is not, and it says that it is there."""
+    centre = attack.until(2)
+    centre.survivors = frozenset(range(1, 6))
+    lie = attack.survivors(1, "room0")
+    answered = attack.tell(centre, dict.fromkeys(NAMES, lie))
+    assert answered == list(NAMES[1:])
+    assert "did not: survived" in attack.members.said["room0"]
+    attack.tell(centre, centre.close_confirming())
+    opened = centre.open()
+    assert opened.residues.tolist() == plain_sum(attack.terms, attack.messages, NAMES[1:])
+    assert attack.members.seen.knows(attack.terms, 0, "lock")
+    assert not attack.members.seen.knows(attack.terms, 0, "own")
+    known = determined(attack.terms, attack.members.seen)
+    assert len(known) == 1
+    assert known[0, 0] == 0
+
+
+@pytest.mark.parametrize("when", ["before it reveals", "after"])
+def test_both_kinds_of_one_agent_are_never_revealed(attack: Attack, when: str) -> None:
+    centre = attack.until(3 if when == "before it reveals" else 4)
+    agreed = centre.close_confirming()
+    for name in NAMES[1:]:
+        agent = attack.members.agents[name]
+        with pytest.raises(SumRefused):
+            agent.confirm(attack.survivors(1, "room0"))
+        with pytest.raises(SumRefused, match="not going on"):
+            agent.reveal(agreed[name])
+    kinds = attack.members.seen.shares
+    assert not any((number, "own") in kinds and (number, "lock") in kinds for number in range(6))
+
+
+def test_forked_views_reveal_nothing(attack: Attack) -> None:
+    """Three members are shown one list, three another; each is long enough."""
+    centre = attack.until(2)
+    lies = {name: attack.survivors(1, "room0" if k > 2 else "room5") for k, name in enumerate(NAMES)}
+    answered = attack.tell(centre, lies)
+    assert answered == list(NAMES)
+    centre.survivors = frozenset(range(6))
+    assert attack.tell(centre, centre.close_confirming()) == []
+    assert all("confirm the lists that this agent saw" in attack.members.said[name] for name in NAMES)
+    attack.assert_nothing_is_known()
+
+
+def test_forked_lists_of_those_present_reveal_nothing(attack: Attack) -> None:
+    """room0 masks with other members than the others believe."""
+    centre = attack.until(1)
+    told = centre.close_sharing()
+    without = attack.terms.as_bits(range(5))
+    told |= {name: replace(told[name], present=without) for name in NAMES[:3]}
+    attack.tell(centre, told)
+    assert attack.tell(centre, centre.close_masking()) == list(NAMES[3:])
+    assert "had sent no shares" in attack.members.said["room0"]
+    centre.confirmed |= dict.fromkeys(range(3), centre.confirmed[3])
+    assert attack.tell(centre, centre.close_confirming()) == []
+    attack.assert_nothing_is_known()
+
+
+@pytest.mark.parametrize("lie", ["made up", "of an earlier epoch", "of another pair", "too few"])
+def test_tags_that_no_neighbour_made_for_this_confirm_nothing(attack: Attack, lie: str) -> None:
+    earlier = attack.until(3, epoch=1).close_confirming()["room0"].tags
+    centre = attack.until(3, epoch=2)
+    right = centre.close_confirming()["room0"].tags
+    tags = {
+        "made up": [bytes(16)] * 6,
+        "of an earlier epoch": earlier,
+        "of another pair": [right[0], *centre.close_confirming()["room1"].tags[1:]],
+        "too few": [*right[:4], b"", b""],
+    }[lie]
+    with pytest.raises(SumRefused, match="confirm the lists"):
+        attack.members.agents["room0"].reveal(Agreed(2, tags))
+
+
+def test_an_old_epoch_is_not_answered_again(attack: Attack) -> None:
+    centre = attack.until(4, epoch=5)
+    sharing, survivors = centre.close_sharing(), attack.survivors(5)
+    for name, agent in attack.members.agents.items():
+        with pytest.raises(SumRefused, match="begun before"):
+            agent.begin(5)
+        with pytest.raises(SumRefused, match="not going on"):
+            agent.accept(sharing[name])
+        with pytest.raises(SumRefused, match="not going on"):
+            agent.confirm(survivors)
+    later = attack.until(1, epoch=6)
+    old = {name: replace(sharing[name], epoch=6) for name in NAMES}
+    assert attack.tell(later, old) == []
+    assert all("do not open" in attack.members.said[name] for name in NAMES)
+
+
+def test_swapped_keys_are_refused(attack: Attack) -> None:
+    """The centre's own key, one signed for other terms, another member's, one of small order, a later one."""
+    members, terms = attack.members, attack.terms
+    right = members.roster.hellos[1]
+    mine = X25519PrivateKey.generate()
+    other = Terms("another plan", terms.membership, terms.numbers)
+    identity, secret = members.identities["room1"], members.secrets["room1"]
+    lies = [
+        replace(right, public=mine.public_key().public_bytes_raw()),
+        hello_of(other, "room1", identity, secret),
+        hello_of(terms, "room1", members.identities["room2"], mine),
+        replace(right, agent="nobody"),
+        replace(right, public=bytes(32), signature=identity.sign(b"")),
+    ]
+    for lie in lies:
+        agent = members.start("room0", meet=False)
+        with pytest.raises((SumRefused, InvalidPlan), match=r"not signed by its identity|is no member"):
+            agent.meet(Roster([members.roster.hellos[2], lie]))
+        assert not agent.known
+    agent = members.start("room0")
+    with pytest.raises(SumRefused, match="another key than before"):
+        agent.meet(Roster([hello_of(terms, "room1", identity, mine)]))
+    with pytest.raises(SumRefused, match="than its own"):
+        agent.meet(Roster([hello_of(terms, "room0", members.identities["room0"], mine)]))
+
+
+def test_lists_that_are_too_short_or_have_others_are_refused(attack: Attack) -> None:
+    centre = attack.until(1)
+    told = centre.close_sharing()
+    short = attack.terms.as_bits(range(4))
+    with pytest.raises(SumRefused, match="only 4 members sent shares"):
+        attack.members.agents["room0"].accept(replace(told["room0"], present=short))
+    with pytest.raises(SumRefused, match="others than the plan's"):
+        attack.members.agents["room1"].accept(replace(told["room1"], present=b"\xff"))
+    del told["room0"]
+    attack.tell(centre, told)
+    with pytest.raises(SumRefused, match="only 4 members survived"):
+        attack.members.agents["room1"].confirm(attack.survivors(1, "room0", "room5"))
+
+
+@pytest.mark.parametrize("threshold", [2, 3])
+def test_a_threshold_of_half_the_members_is_none(threshold: int) -> None:
+    with pytest.raises(InvalidPlan, match="more than half of its 6 members"):
+        Terms("plan", Membership("all", NAMES, threshold, 20), 1)
+
+
+def test_a_message_is_masked_once(attack: Attack) -> None:
+    centre = attack.until(2)
+    agent = attack.members.agents["room0"]
+    with pytest.raises(SumRefused, match="another list"):
+        agent.accept(centre.close_sharing()["room0"])
+    with pytest.raises(SumRefused, match="not going on"):
+        agent.mask(1, attack.messages["room0"])
+
+
+def test_shares_that_were_changed_or_are_for_somebody_else_do_not_open(attack: Attack) -> None:
+    for epoch, lie in ((1, "changed"), (2, "swapped"), (3, "left out")):
+        centre = attack.until(1, epoch)
+        told = centre.close_sharing()["room0"]
+        sealed = list(told.sealed)
+        sealed[1] = {"changed": sealed[1][:-1] + b"\0", "swapped": sealed[2], "left out": b""}[lie]
+        with pytest.raises(SumRefused, match="the shares of 'room1' do not open"):
+            attack.members.agents["room0"].accept(replace(told, sealed=sealed))
+
+
+def test_an_agent_that_was_restarted_answers_nothing_of_the_epoch_it_was_in(tmp_path: Path) -> None:
+    """Its record is the agent's store, written before anything of an epoch leaves; a clock set back is refused."""
+    members = Members(make_terms(4))
+    path, now = tmp_path / "room0.sqlite", time.time()
+    begin_agent_store(path, "room0")
+    for stage in (1, 2, 3):
+        with AgentStore(path, "room0") as store:
+            members.epochs["room0"] = lambda epoch, store=store: store.reserve("plan", [epoch], now=now)
+            members.start("room0")
+            messages = random_messages(members.terms, np.random.default_rng(0))
+            centre = members.begin(stage)
+            told = centre.close_sharing()
+            if stage >= 2:
+                members.tell(centre, told, messages)
+            if stage >= 3:
+                members.tell(centre, centre.close_masking(), messages)
+        with AgentStore(path, "room0") as store:  # a kill: all but the store is gone
+            members.epochs["room0"] = lambda epoch, store=store: store.reserve("plan", [epoch], now=now)
+            again = members.start("room0")
+            with pytest.raises(VeilnetError, match="told before"):
+                again.begin(stage)
+            with pytest.raises(SumRefused, match="not going on"):
+                again.accept(told["room0"])
+            with pytest.raises(SumRefused, match="not going on"):
+                again.reveal(Agreed(stage, [b""] * 4))
+            survivors = Survivors(stage, members.terms.as_bits(range(4)))
+            with pytest.raises(SumRefused, match="not going on"):
+                again.confirm(survivors)
+    with AgentStore(path, "room0") as store:
+        members.epochs["room0"] = lambda epoch: store.reserve("plan", [epoch], now=now - 3600)
+        with pytest.raises(VeilnetError, match="clock"):
+            members.start("room0").begin(9)
+
+
+def test_a_wrong_share_is_left_out_and_named_and_the_sum_is_right(attack: Attack) -> None:
+    centre = attack.until(4)
+    liar = centre.revealed[0]
+    centre.revealed[0] = replace(liar, shares=[bytes(31) + b"\1"] * 6)
+    opened = centre.open()
+    assert opened.lying == ("room0",)
+    assert opened.residues.tolist() == plain_sum(attack.terms, attack.messages, NAMES)
+    centre.revealed[1] = replace(centre.revealed[1], shares=liar.shares)
+    with pytest.raises(TooFew, match="do not give what it committed to"):
+        centre.open()
+
+
+def test_an_agent_whose_shares_do_not_open_is_named_by_all(attack: Attack) -> None:
+    centre = attack.members.begin(1, silent=["room0"])
+    liar = attack.members.agents["room0"].begin(1)
+    centre.take(replace(liar, sealed=[box[:-1] + b"\0" for box in liar.sealed]))
+    assert attack.tell(centre, centre.close_sharing()) == ["room0"]
+    assert all("the shares of 'room0' do not open" in attack.members.said[name] for name in NAMES[1:])
+    with pytest.raises(TooFew):
+        centre.close_masking()
+    assert isinstance(attack.members.agents["room0"], SumAgent)
