@@ -353,7 +353,7 @@ def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.C
     assert "Every promise is confirmed." in told
     assert cli.run(["parts", "design", str(folder), "--prove"]) == 2
     assert "no such option: --prove" in capsys.readouterr().err
-    assert cli.run(["parts", "design", str(folder.parent), "--cluster", "nowhere:1"]) == 2
+    assert cli.run(["parts", "design", str(folder.parent), "--cluster", "nowhere://x:1"]) == 2
     capsys.readouterr()
     for verb in ("check", "design", "frontier", "verify", "audit", "report", "sanitize", "inspect"):
         assert cli.run([verb, str(folder)]) == 2

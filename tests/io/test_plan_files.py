@@ -193,6 +193,35 @@ def test_the_wrong_kind_of_file_is_told(folder) -> None:
         vn.Sanitizer.load(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("plan.json", {"format": "veilnet-plan/1"}),
+        ("plan.json", {"format": "veilnet-plan/2"}),
+        ("plan.json", {"plan": "0" * 32, "network": {"format": "veilnet-network/2"}}),
+        ("hall.json", {"format": "veilnet-sanitizer/1"}),
+        ("center.json", {"format": "veilnet-center/1"}),
+        ("center.json", {"format": "veilnet-stream-center/1"}),
+        ("center.json", {"format": "veilnet-sum-center/1"}),
+    ],
+)
+def test_files_of_before_are_refused_by_name(folder, name: str, before: dict) -> None:
+    """As they were saved at the end of each of four days before; a network's version is a part of its plan's id."""
+
+    def older(document: dict) -> None:
+        document |= before | (
+            {"network": document["network"] | before["network"]} if "network" in before else {}
+        )
+
+    reseal(folder / "plan" / name, older)
+    load = {"plan.json": vn.Plan.load, "hall.json": vn.Sanitizer.load, "center.json": vn.Fusion.load}[name]
+    with pytest.raises(vn.InvalidPlan) as refused:
+        load(folder / "plan" / ("" if name == "plan.json" else name))
+    found = before["network"]["format"] if "network" in before else before["format"]
+    for fact in (name, "made by an earlier veilnet", repr(found), "design the plan again"):
+        assert fact in str(refused.value)
+
+
 def forge_sanitizer(folder: Path, change) -> None:
     """Rewrite an agent's file and plan.json consistently, checksums and ids included."""
     whole = json.loads((folder / "plan.json").read_text("utf-8"))

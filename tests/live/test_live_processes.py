@@ -30,13 +30,15 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OM
 
 @pytest.mark.no_cover
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
-def test_kills_of_everybody_lose_double_and_redraw_nothing() -> None:
+@pytest.mark.parametrize("each", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_kills_of_everybody_lose_double_and_redraw_nothing(each: int) -> None:
     require_mosquitto()
-    command = [sys.executable, str(BENCHMARKS / "live_kills.py"), "--kills", "8", "--seed", "1", "--json"]
+    kills = BENCHMARKS / "live_kills.py"
+    command = [sys.executable, str(kills), "--kills", str(4 * each), "--seed", "1", "--json"]
     ran = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert ran.returncode == 0, ran.stderr
     scores = json.loads(ran.stdout)
-    assert [score["hit"] for score in scores] == [2, 2, 2, 2], ran.stderr
+    assert [score["hit"] for score in scores] == [each] * 4, ran.stderr
     for score in scores:
         assert score["found"] == {}, ran.stderr
         assert score["recovered"] == score["hit"]

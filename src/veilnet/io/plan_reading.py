@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.io import sanitizer_files
+from veilnet.io._formats import NETWORK
 from veilnet.io._formats import PLAN as FORMAT
 from veilnet.io._kinds import NUMBERS, file_errors
 from veilnet.io._reading import refuse_parts
@@ -135,6 +136,11 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         trouble = "the checksum does not match, so the file was changed or damaged; save the plan again"
     elif found["plan"] != plan_id_of(_written(document), network, sanitizers):
         trouble = "the plan's id does not match its content; save the plan again"
+        if (before := document["network"].get("format")) != NETWORK:  # which the id covers
+            trouble = (
+                f"made by an earlier veilnet (its network is {str(before)[:40]!r}, known is {NETWORK!r}): design the "
+                "plan again with this one"
+            )
     proof = found["proof"]
     return SavedPlan(
         where=str(path),
