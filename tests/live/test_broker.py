@@ -38,7 +38,6 @@ def test_messages_and_acknowledgements_pass(broker: Broker, keys: KeyFolder) -> 
         assert agent.subscribe(TOPICS.acks("Küche/+")) == ["Granted QoS 1"]
         assert agent.publish(TOPICS.messages("Küche/+"), b"z") in TAKEN
         assert eventually(lambda: centre.received == [("veilnet/messages/K=C3=BCche=2F=2B", b"z")])
-        assert TOPICS.sender(centre.received[0][0]) == identity("Küche/+")
         assert centre.publish(TOPICS.acks("Küche/+"), b"1") in TAKEN
         assert eventually(lambda: agent.received == [("veilnet/acks/K=C3=BCche=2F=2B", b"1")])
 

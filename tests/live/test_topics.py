@@ -72,15 +72,3 @@ def test_an_agent_without_a_name_is_refused() -> None:
 def test_a_root_that_is_a_pattern_or_none_is_refused(root: str) -> None:
     with pytest.raises(InvalidRequest, match="root: expected one to four levels"):
         Topics(root)
-
-
-def test_who_may_write_to_a_topic() -> None:
-    topics = Topics("home/veilnet")
-    assert topics.sender(topics.messages("Küche")) == identity("Küche")
-    for other in (
-        topics.acks("Küche"),
-        topics.messages("x") + "/y",
-        "home/veilnet/messages/",
-        "veilnet/messages/x",
-    ):
-        assert topics.sender(other) is None

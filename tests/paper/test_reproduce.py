@@ -190,7 +190,9 @@ def test_progress_answering_false_stops_and_the_next_run_resumes(
     jobs: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[float] = []
-    monkeypatch.setattr(runs, "draw_figure", lambda *_: None)  # those of a run that was killed are compared above
+    monkeypatch.setattr(
+        runs, "draw_figure", lambda *_: None
+    )  # those of a run that was killed are compared above
 
     def stop_after_two(_what: str, part: float) -> bool:
         heard.append(part)

@@ -125,7 +125,7 @@ class Ledger:
     def privacy(self) -> dict[str, float]:
         """p_j after all releases so far; below zero when more is known than one raw release tells."""
         with self._turn:
-            return privacies(knowledge_of_factor(self._undithered, self._factor))
+            return self._privacy_of(self._factor)
 
     def remaining(self, plan: Plan) -> float:
         """How many more releases of new readings leave enough privacy; inf when as many as one likes.

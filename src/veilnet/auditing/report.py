@@ -187,7 +187,7 @@ class AuditReport:
 
     def assurance(self) -> str:
         """How seldom a sound plan fails, in one sentence."""
-        if of_ledger_alone([row.section for row in self.rows]):
+        if of_ledger_alone(self.sections):
             return "Nothing was simulated: a ledger is whole, or it is not."
         sure = f"Chance of a false alarm, over everything that is simulated: at most {self.false_alarm:.0e}"
         if self.on_data is None:
@@ -196,7 +196,8 @@ class AuditReport:
 
     def conclusion(self) -> str:
         """What was promised, what was found, what could not be told and what to do next, in one paragraph."""
-        return _conclusion(self)
+        parts = [self.promised, _found(self), _unclear(self), _next(self)]
+        return " ".join(part for part in parts if part)
 
 
 def _by_why(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -250,19 +251,9 @@ def outcome(rows: Sequence[Row]) -> str:
     return "; ".join([tested, *asides, *secrets])
 
 
-def _conclusion(report: AuditReport) -> str:
-    """One paragraph, in whole sentences."""
-    parts = [report.promised, _found(report), _unclear(report), _next(report)]
-    return " ".join(part for part in parts if part)
-
-
-def _about_ledger_alone(report: AuditReport) -> bool:
-    return of_ledger_alone([row.section for row in report.rows])
-
-
 def _found(report: AuditReport) -> str:
     broken = [row for row in report.rows if row.verdict == "fail"]
-    if not broken and _about_ledger_alone(report):
+    if not broken and of_ledger_alone(report.sections):
         return f"Found: {LEDGER_IS_WHOLE}."
     beyond = [row for row in report.rows if row.verdict == "not covered"]
     held = sum(row.verdict == "ok" and not row.what.endswith(IN_MODEL) for row in report.rows)
@@ -296,7 +287,7 @@ def _unclear(report: AuditReport) -> str:
         said.append(f"Nothing can be told from {_names(unclear, 3)}.")
         reached = _reached(unclear)
         said += [f"And yet {join_names(reached)}: rows are too few to be sure."] if reached else []
-    if report.on_data is None and not _about_ledger_alone(report):
+    if report.on_data is None and not of_ledger_alone(report.sections):
         said.append(
             "Every attack was on simulated rows: whether the model describes the world was not looked at."
         )
@@ -351,7 +342,7 @@ def _first_step(report: AuditReport) -> str:
         return "What to do next: run it to its end."
     if report.not_computed:
         return f"What to do next: see why {_names(report.not_computed, 3)} could not be computed, and audit again."
-    if _about_ledger_alone(report):
+    if of_ledger_alone(report.sections):
         return "What to do next: keep the head, and audit the plan itself without --only ledger."
     if report.on_data is None and report.takes_data:
         return "What to do next: audit with --data, on rows that were not used to fit the network."

@@ -28,8 +28,8 @@ Days of a log are worth tens of independent rows, not millions: at one in a mill
 _PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.15, Section.LATTICE: 0.1}
 
 CONFIDENCE = 0.99
-CAREFUL = (0.01, 0.001)  # rates of false alarms that a careful attacker allows himself
 """Level of the confidence intervals that are shown."""
+CAREFUL = (0.01, 0.001)  # rates of false alarms that a careful attacker allows himself
 
 
 def part_of(section: Section, total: float) -> float:
@@ -100,9 +100,9 @@ class SquareSum:
         t = float(np.log(1.0 / chance))
         return self.mean + 2.0 * self._spread(t) + 2.0 * float(np.max(self.eigenvalues)) * t / self.count
 
-    def interval(self, found: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def interval(self, found: float) -> tuple[float, float]:
         """Confidence interval of the true mean square, for errors of this shape and unknown size."""
-        tail = (1.0 - confidence) / 2.0
+        tail = (1.0 - CONFIDENCE) / 2.0
         low, high = self.lowest(tail) / self.mean, self.highest(tail) / self.mean
         return found / high, found / low if low > 0 else np.inf
 

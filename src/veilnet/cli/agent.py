@@ -149,14 +149,14 @@ class _Plans:
 
     def __init__(self, file: Path, trust: str | None, accepted: Path | None, step: str | None) -> None:
         from veilnet.cli._symbols import runnable
+        from veilnet.io._sealed import sealed_bytes
         from veilnet.io.acceptance import PlanFile
-        from veilnet.io.sanitizer_files import sanitizer_bytes
         from veilnet.live.epochs import epochs_of
         from veilnet.live.plan_watch import PlanWatch
 
         self.file, self.accepted, self._step = file, accepted, step
         self._gate = PlanFile(file, trust, accepted)
-        self.sanitizer, self.plan, self._statement = runnable(self._gate, sanitizer_bytes(file))
+        self.sanitizer, self.plan, self._statement = runnable(self._gate, sealed_bytes(file))
         self.epochs = epochs_of(step, self.sanitizer.step)
         self.agent: LiveAgent | None = None
         self.watch = PlanWatch(self._gate, self._take_up, _say)

@@ -45,13 +45,14 @@ def command(
     from veilnet.cli._agreeing import agreement, promise_of
     from veilnet.cli._shared import print_json, refuse_without_ledger
     from veilnet.cli._symbols import inspect_symbols, is_symbols, refuse_other
+    from veilnet.io._sealed import sealed_bytes
     from veilnet.io.agent_ledger import audit_releases
-    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.sanitizer_files import sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned
     from veilnet.review.inspection import inspect
 
     refuse_without_ledger(ledger, head=head, received=received)
-    content = sanitizer_bytes(sanitizer)
+    content = sealed_bytes(sanitizer)  # read once: what is checked is then what is run
     pins = pinned(sanitizer, trust or ())
     if pin:  # gives the pin beside the file a new content, so only those given count
         pins = pins[:1] if trust else ()
@@ -104,8 +105,7 @@ def command(
         )
     if pin:
         _pin(sanitizer, content, found.alarms, distrust, say=not json)
-    alarming = found.alarms or distrust or agreed.objection or (released is not None and released.problems)
-    return 1 if alarming else 0
+    return 1 if found.alarms or distrust or agreed.objection or (released and released.problems) else 0
 
 
 def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Statement | None, str]:

@@ -74,13 +74,12 @@ def command(
     """
     from veilnet.agent.randomness import noise_source
     from veilnet.cli._symbols import runnable
+    from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import PlanFile
-    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for, source_of
 
     _check_options(source, out, store, budget, flush, seed)
-    content = sanitizer_bytes(sanitizer)
-    agent, plan, _ = runnable(PlanFile(sanitizer, trust, accepted), content)
+    agent, plan, _ = runnable(PlanFile(sanitizer, trust, accepted), sealed_bytes(sanitizer))
     noise = noise_source(seed)
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")

@@ -32,9 +32,10 @@ from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row,
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of, subgaussian_square_p
+from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
-from veilnet.cluster.fusing import known_from, mean_of, told_by, view_of
+from veilnet.cluster.fusing import known_from, told_by, view_of
 from veilnet.cluster.messages import part_generator, release_of
 from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.cluster.plans import plan_name, promise_of, sent_by
@@ -88,7 +89,7 @@ def audit(
         found.append(_failed("simulation", f"could not be run: {error}."))
     else:
         with one_thread():
-            x = drawn_x(chosen, count, whole) - mean_of(whole)
+            x = drawn_x(chosen, count, whole) - prior_mean(whole)
             known = known_from(whole, simulated.information)
             found = [*_deployed(simulated, count), *found, *_attacked(whole, promise, simulated, x)]
             found += [

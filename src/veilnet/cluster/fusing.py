@@ -26,6 +26,7 @@ from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.words import counted
 from veilnet.agent.mechanisms import Mechanisms
+from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.messages import View, whitened_messages
@@ -62,7 +63,7 @@ def fuse(
     found = messages_of(network, messages)
     _, whole = promise_of(network)
     at_once = max(1, _NUMBERS_AT_ONCE // network.length**2)
-    expected = whole.U @ mean_of(whole)
+    expected = whole.U @ prior_mean(whole)
     public, set_of_row = np.empty((found.rows, len(expected))), np.zeros(found.rows, dtype=np.intp)
     views: list[View] = []
     missing: list[MissingAgents] = []
@@ -85,11 +86,6 @@ def fuse(
     )  # fmt: skip
 
 
-def mean_of(whole: Network) -> Array:
-    """The mean of the prior, zero without one."""
-    return np.zeros(whole.L) if whole.prior is None else whole.prior.mean
-
-
 @dataclass(frozen=True, eq=False)
 class MessageWeights:
     """How messages are turned into b and J.
@@ -106,7 +102,7 @@ class MessageWeights:
 
 def told_by(sent: Mechanisms, whole: Network) -> MessageWeights:
     """What the messages of some agents of a network tell."""
-    whiten, rows, expected = whitened_messages(sent, mean_of(whole), whole)
+    whiten, rows, expected = whitened_messages(sent, prior_mean(whole), whole)
     return MessageWeights(rows, np.ascontiguousarray(whiten.applied(rows.T).T), expected)
 
 

@@ -48,12 +48,7 @@ def load_sanitizer(path: str | PathLike[str]) -> Sanitizer:
 
 def read_sanitizer(path: Path) -> tuple[Sanitizer, str | None]:
     """The sanitizer of a file and the id of the plan it belongs to."""
-    return sanitizer_from_bytes(sanitizer_bytes(path), path)
-
-
-def sanitizer_bytes(path: Path) -> bytes:
-    """The bytes of an agent's file, read once: what is checked is then what is run."""
-    return sealed_bytes(path)
+    return sanitizer_from_bytes(sealed_bytes(path), path)
 
 
 def sanitizer_from_bytes(content: bytes, path: Path) -> tuple[Sanitizer, str | None]:

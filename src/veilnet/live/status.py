@@ -21,6 +21,8 @@ from veilnet.live.messages import SHORT
 
 __all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
 
+_CENTRES = "a centre's store (the --out of 'veilnet center')"
+
 
 @dataclass(frozen=True)
 class AgentStatus:
@@ -93,7 +95,7 @@ def _agents_of(document: bytes) -> frozenset[str]:
 
 def read_status(path: Path) -> Status:
     """The status in a centre's store, which is not changed."""
-    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
+    with _reading(path, centre_store.KIND, _CENTRES) as database:
         database.execute("BEGIN")  # one moment for all that follows
         plans = tuple(row[0] for row in database.execute("SELECT plan FROM plans ORDER BY number"))
         epochs, estimates = database.execute(
@@ -129,7 +131,7 @@ def read_status(path: Path) -> Status:
 
 def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
     """The last revisions of the newest epochs, the newest first."""
-    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
+    with _reading(path, centre_store.KIND, _CENTRES) as database:
         rows = database.execute(
             "SELECT epoch, plan, revision, public, covariance, missing, contradicting FROM latest "
             "ORDER BY epoch DESC, told DESC, plan DESC LIMIT ?",
@@ -141,7 +143,7 @@ def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
 
 def plan_document(path: Path, plan: str) -> bytes:
     """The centre file of a plan that was taken up."""
-    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
+    with _reading(path, centre_store.KIND, _CENTRES) as database:
         (found,) = database.execute("SELECT document FROM plans WHERE plan = ?", (plan,)).fetchone()
     return bytes(found)
 

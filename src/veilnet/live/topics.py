@@ -77,12 +77,6 @@ class Topics:
         """What the centre subscribes to: the messages of every agent."""
         return f"{self.root}/messages/+"
 
-    def sender(self, topic: str) -> str | None:
-        """The identity that alone may write to a topic of messages; None if it is no such topic."""
-        start = f"{self.root}/messages/"
-        rest = topic[len(start) :]
-        return rest if topic.startswith(start) and rest and "/" not in rest else None
-
     def acks(self, agent: str) -> str:
         """Where the centre tells an agent what it has committed."""
         return f"{self.root}/acks/{identity(agent)}"

@@ -12,17 +12,15 @@ from veilnet.model.network import Network
 from veilnet.model.readings import dither_variance
 
 
-def draw_streams(
-    network: Network, count: int, rows: int, rng: np.random.Generator, *, settled: bool = True
-) -> Streams:
-    """Streams of the model; x has settled when they begin, or begins as the network says.
+def draw_streams(network: Network, count: int, rows: int, rng: np.random.Generator) -> Streams:
+    """Streams of the model; x has settled when they begin.
 
     Readings with a resolution are rounded to their lattice where the white part of their noise has room for what
     rounding adds (step²/12); elsewhere they are left as they are, so that the covariance stays the network's.
     """
     dynamics = network.dynamics
     assert dynamics is not None
-    mean, covariance = first_row(network, settled=settled)
+    mean, covariance = first_row(network, settled=True)
     away = _walk(dynamics.transition, covariance, dynamics.noise, (count, rows), rng)
     x = means_over_rows(dynamics.transition, dynamics.mean, mean, rows) + away
     noises = Noises.of(network, dither=False)
