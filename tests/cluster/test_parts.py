@@ -104,6 +104,35 @@ def test_parts_one_network_and_dense_formulas_agree(folder: Path) -> None:
     assert np.array_equal(mine.grid, theirs.grid)  # type: ignore[arg-type]
     with pytest.raises(vn.InvalidRequest, match="0 to 6"):
         plan.sanitizer("part-00002.npz", 7)
+    for ask in (
+        lambda: plan.sanitizer("part-00077.npz", 0),
+        lambda: cluster.numbers_sent(folder, "part-00077.npz"),
+    ):
+        with pytest.raises(vn.InvalidRequest) as refused:
+            ask()
+        for fact in ("part", "'part-00077.npz'", "'part-00000.npz'"):
+            assert fact in str(refused.value)
+
+
+def test_a_part_of_a_plan_holds_nothing_that_is_not_sent(tmp_path: Path) -> None:
+    """Of two agents the second has nothing to do with what is public."""
+    observe = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    common = ([[1.0, 0.0]], {"g": [[0.0, 1.0]]}, vn.Prior(np.eye(2)))
+    cluster.design(cluster.save_parts(tmp_path / "two", [(observe, np.ones((2, 1, 1)))], *common))
+    with np.load(tmp_path / "two" / "plan" / "part-00000.npz") as archive:
+        assert archive["sent"].tolist() == [1, 0]
+        assert np.any(archive["compression"][0])
+        assert not np.any(archive["compression"][1])
+        assert not np.any(archive["grid"][1])
+
+
+@pytest.mark.parametrize(
+    ("free", "limit", "achievable"),
+    [(3.0, 3.0, True), (2.9, 3.0, False), (np.inf, np.inf, True), (1e15, np.inf, False)],
+)
+def test_all_that_can_be_hidden_may_be_free(free: float, limit: float, achievable: bool) -> None:
+    found = cluster.PartsVerdict({"g": free}, {"g": limit}, agents=1, numbers=1)
+    assert found.achievable is achievable
 
 
 def test_a_saved_plan_is_verified_by_other_formulas_and_a_changed_one_is_not(folder: Path) -> None:
