@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from veilnet.model.secret import Secret
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import verify
+    from veilnet.sums.merging import Summed
     from veilnet.symbols.learning import learn_symbols
     from veilnet.symbols.plan import SymbolPlan
     from veilnet.verdict.exact_test import Verdict, check
@@ -85,6 +86,7 @@ __all__ = [
     "Sanitizer",
     "Secret",
     "Stream",
+    "Summed",
     "SymbolPlan",
     "Trials",
     "VeilnetError",
@@ -137,6 +139,7 @@ _NAMES_IN = {
     "designs.frontiers": ("frontier", "Frontier", "Point"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),
+    "sums.merging": ("Summed",),
     "centre.estimates": ("Estimate",),
     "centre.fusion": ("Fusion",),
     "centre.drift": ("Drift",),

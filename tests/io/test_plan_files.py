@@ -181,14 +181,14 @@ def test_files_of_different_plans_do_not_mix(folder) -> None:
 
 
 def test_the_wrong_kind_of_file_is_told(folder) -> None:
-    with pytest.raises(vn.InvalidPlan, match=r"expected 'veilnet-sanitizer/2', found 'veilnet-centre/2'"):
+    with pytest.raises(vn.InvalidPlan, match=r"expected 'veilnet-sanitizer/3', found 'veilnet-centre/3'"):
         vn.Sanitizer.load(folder / "plan/center.json")
-    with pytest.raises(vn.InvalidPlan, match="expected 'veilnet-centre/2'"):
+    with pytest.raises(vn.InvalidPlan, match="expected 'veilnet-centre/3'"):
         vn.Fusion.load(folder / "plan/plan.json")
     path = folder / "plan/hall.json"
-    path.write_text(path.read_text().replace("veilnet-sanitizer/2", "veilnet-sanitizer/7"))
+    path.write_text(path.read_text().replace("veilnet-sanitizer/3", "veilnet-sanitizer/7"))
     with pytest.raises(
-        vn.InvalidPlan, match=r"made by a newer veilnet: upgrade this one.*sanitizer/7.*sanitizer/2"
+        vn.InvalidPlan, match=r"made by a newer veilnet: upgrade this one.*sanitizer/7.*sanitizer/3"
     ):
         vn.Sanitizer.load(path)
 

@@ -35,6 +35,7 @@ from veilnet.agent.arguments import (
     read_reading_count,
     readings_of_columns,
 )
+from veilnet.agent.membership import Membership
 from veilnet.agent.memory import Memory
 from veilnet.agent.normal_form import normal_form, right_inverse
 from veilnet.agent.randomness import NoiseSource, noise_source
@@ -78,6 +79,8 @@ class Sanitizer(Frozen):
                  most one in each. Seconds in the attribute; None where nobody said.
     usual:       (means, deviations) of the readings by the model, for its owner to tell what limits mean; None where
                  the model does not say.
+    summed:      with whom its messages are added up, a :class:`veilnet.agent.membership.Membership`: none of them is
+                 sent bare then. None for an agent that sends its own.
     """
 
     _left_behind = frozenset({"recipe"})
@@ -97,6 +100,7 @@ class Sanitizer(Frozen):
         names: Sequence[str] = (),
         step: Any = None,
         usual: Any = None,
+        summed: Membership | None = None,
     ) -> None:
         if compression is None and noise is None:
             raise InvalidNetwork(
@@ -123,6 +127,11 @@ class Sanitizer(Frozen):
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         self.step = read_step(step)
         self.usual: tuple[Array, Array] | None = None if usual is None else read_usual(usual, self.readings)
+        self.summed: Membership | None = summed
+        if summed is not None and (self.grid is None or self.agent not in summed.members):
+            raise InvalidNetwork(
+                f"summed: expected a grid and an agent among {list(summed.members)}, found {self.agent!r}"
+            )
         self._freeze()
 
     @classmethod
@@ -157,7 +166,7 @@ class Sanitizer(Frozen):
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
             grid=None, limits=None, resolution=None, dither=np.zeros(readings), memory=None, agent=agent,
-            names=(), step=None, usual=None, normal=(rows, np.zeros(sent, bool)),
+            names=(), step=None, usual=None, summed=None, normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
     def with_grid(self, grid: Array) -> Sanitizer:
@@ -315,6 +324,11 @@ class Sanitizer(Frozen):
             raise InvalidRequest(
                 f"{self.agent or 'sanitizer'}: what it sends depends on the rows before; nothing was sent: begin a "
                 "stream once with stream(), and give every row to that"
+            )
+        if self.summed is not None and rng is None:
+            raise InvalidRequest(
+                f"{self.agent}: its messages are for the sum of {self.summed.group!r} alone, and a bare one tells "
+                "more; nothing was sent: run veilnet agent, or give rng= to simulate"
             )
         return release(self.recipe, readings, rng)
 

@@ -70,6 +70,32 @@ class Estimate:
             tuple(tuple(model.agents[place] for place in silent.tolist()) for _, _, silent in sets),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Integers, Estimate]]) -> Estimate:
+        """One estimate of all rows, from estimates of some of them each: (which rows, their estimate)."""
+        first = parts[0][1]
+        rows = sum(len(mine) for mine, _ in parts)
+        public, set_of_row = np.empty((rows, len(first.labels))), np.empty(rows, np.intp)
+        before, doubts = 0, []
+        for mine, each in parts:
+            public[mine] = each.public
+            set_of_row[mine] = each.set_of_row + before
+            before += len(each.set_missing)
+            doubts += [replace(doubt, row=int(mine[doubt.row])) for doubt in each.contradictions]
+        return replace(
+            first,
+            public=public,
+            set_of_row=set_of_row,
+            set_covariance=np.concatenate([each.set_covariance for _, each in parts]),
+            set_estimable=np.concatenate([each.set_estimable for _, each in parts]),
+            set_missing=tuple(names for _, each in parts for names in each.set_missing),
+            contradictions=tuple(sorted(doubts, key=lambda doubt: doubt.row)),
+        )
+
+    def lacking(self, names: Sequence[str]) -> Estimate:
+        """The same, which says that these agents too were not used."""
+        return replace(self, set_missing=tuple((*names, *each) for each in self.set_missing))
+
     def one_row(self) -> Estimate:
         """That of the first row by itself, without an axis for rows."""
         return replace(self, public=self.public[0])

@@ -21,10 +21,10 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet._core.labelled import labels_of, picked
 from veilnet._core.missed import MISSED
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import refuse_unknown, unknown
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.gate import Gate
+from veilnet.centre.gate import Gate, by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.rows import RowFusion
@@ -33,6 +33,8 @@ from veilnet.centre.streams.fusing import Follower, StreamFusion
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.streams.tracking import StreamGate
+from veilnet.centre.sum_parts import SumParts
+from veilnet.centre.summing import added_up, without
 
 
 @runtime_checkable
@@ -101,6 +103,9 @@ class Fusion:
         self._fuser = _fuser(self.model, gate, history, keep=keep)
         self.gate = self._fuser.gate
         self.keep = keep
+        self._rate = gate
+        self._sums: Mapping[str, SumParts] = {} if isinstance(self.model, SumModel) else self.model.sums
+        self._fuser_without: dict[tuple[str, ...], _Fuser] = {}
 
     @classmethod
     def load(
@@ -130,18 +135,21 @@ class Fusion:
         """How many numbers each agent sends."""
         return {a: int(n) for a, n in zip(self.agents, self.model.blocks.sizes, strict=True)}
 
-    def estimate(self, messages: Mapping[str, Any] | Any) -> Estimate:
+    def estimate(self, messages: Mapping[str, Any] | Any, *, missing: Collection[str] = ()) -> Estimate:
         """The public parameters, estimated from whatever arrived.
 
         messages: agent -> message, (M_i,) for one row or (T, M_i) for many, all of the same length; or one array,
                   (M,) or (T, M), with the numbers of all agents side by side in sending order. Columns with names,
                   of a pandas or polars frame, must be called z1, z2, ..., or side by side kitchen_1, kitchen_2, ...
+                  Where agents add up their messages: group -> sum; or member -> message, which are added up here, as
+                  a simulation.
+        missing:  members that are not in the sums: the estimate uses what the others add, with the error of that.
 
         An agent that is left out, or whose numbers in a row are not all finite, is missing in that row. Of a stream,
         rows begin with row 1; not a number is a message that did not arrive, infinite in every number one in which
         the agent said that its reading was missed (as :meth:`veilnet.agent.stream.Stream.sanitize` gives it).
         """
-        return self._estimate(messages, 0)
+        return self._estimate(messages, 0, missing)
 
     def stacked(self, messages: Mapping[str, Any] | Any) -> Array:
         """Messages as one array (T, M), agent after agent in sending order.
@@ -150,10 +158,41 @@ class Fusion:
         """
         return np.atleast_2d(self._read(messages))
 
-    def _estimate(self, messages: Mapping[str, Any] | Any, lag: int | None) -> Estimate:
+    def _estimate(
+        self, messages: Mapping[str, Any] | Any, lag: int | None, missing: Collection[str] = ()
+    ) -> Estimate:
+        if missing and not (self._sums and isinstance(messages, Mapping)):
+            raise InvalidRequest(
+                "missing: goes with sums of members, by name; leave agents that sent nothing out"
+            )
+        absent: Booleans = np.zeros((0, 1), bool)
+        members: tuple[str, ...] = ()
+        if self._sums and isinstance(messages, Mapping):
+            messages, members, absent = added_up(self._sums, messages, missing, follows=self.is_stream)
         stacked = self._read(messages)
-        found = self._fuser.estimate(np.atleast_2d(stacked), lag)
+        rows = np.atleast_2d(stacked)
+        if not np.any(absent):
+            found = self._fuser.estimate(rows, lag)
+        else:
+            found = self._estimate_survivors(rows, lag, members, absent)
         return found.one_row() if stacked.ndim == 1 else found
+
+    def _estimate_survivors(
+        self, rows: Array, lag: int | None, members: Sequence[str], absent: Booleans
+    ) -> Estimate:
+        """The estimates of sums that lack some members: those with the same ones together."""
+        if self.is_stream:  # which follows all rows, and does not use such sums
+            return self._fuser.estimate(rows, lag)
+        order, patterns = by_who_sent(np.broadcast_to(absent, (len(absent), len(rows))))
+        found = []
+        for pattern, some in patterns:
+            names = tuple(members[place] for place in np.flatnonzero(pattern).tolist())
+            if names not in self._fuser_without:
+                model = without(self.model, names) if names else self.model
+                self._fuser_without[names] = _fuser(model, self._rate, 0, keep=self.keep)
+            mine = self._fuser_without[names].estimate(rows[order[some]], lag)
+            found.append((order[some], mine.lacking(names)))
+        return Estimate.joined(found)
 
     def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
         """Of a stream, the public parameters in each row, estimated from what arrived up to some rows later.

@@ -15,8 +15,8 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import overload
 
@@ -29,6 +29,7 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.bounds.knowledge import least_sharpness
+from veilnet.centre.sum_parts import SumParts, sum_parts
 from veilnet.model.network import Network
 
 _SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
@@ -87,6 +88,7 @@ class CentreModel:
     least_sharpness: directions known less sharply than this count as unknown.
     step:        seconds of a row, None where nobody said.
     basis:       a digest of the coordinates of x, the same for all plans of one network; empty where nobody said.
+    sums:        of agents that are groups, what their members add (:mod:`veilnet.centre.summing`).
     """
 
     agents: Sequence[str]
@@ -104,6 +106,7 @@ class CentreModel:
     plan: str = ""
     step: float | None = None
     basis: str = ""
+    sums: Mapping[str, SumParts] = field(default_factory=dict)
 
     @cached_property
     def complete(self) -> View:
@@ -131,7 +134,12 @@ class CentreModel:
 
     def words(self) -> tuple[object, ...]:
         """What another model of the same messages has to share to the letter."""
-        return self.agents, self.labels, self.units
+        return (
+            self.agents,
+            self.labels,
+            self.units,
+            *((name, each.words()) for name, each in self.sums.items()),
+        )
 
     def numbers(self) -> list[Array]:
         """Everything else in it; roots that are not unique by what is."""
@@ -139,13 +147,16 @@ class CentreModel:
         parts += [self.public_expected[:, None], np.array([[self.least_sharpness]])]
         for place, white in enumerate(self.whiten):
             parts.append((white @ self.expected[self.blocks.rows(place)])[:, None])
+        parts += [each for group in self.sums.values() for each in group.numbers()]
         return parts if self.correlation is None else [*parts, self.correlation]
 
 
 def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
     sent = mechanisms(network, sanitizers)
-    network = counting_dither(network, sent).common_apart
+    network = counting_dither(network, sent)
+    sums = sum_parts(network, sent)
+    network = network.common_apart
     sent = mechanisms(network, sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
     whiten, observe, expected = whitened_messages(sent, mean, network)
@@ -165,6 +176,7 @@ def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> Ce
         plan=plan,
         step=network.step,
         basis=_basis(network, mean),
+        sums=sums,
     )
 
 

@@ -44,7 +44,9 @@ from veilnet.designs.worst import (
 from veilnet.model.network import Network
 from veilnet.model.stream_size import with_step
 from veilnet.plans.asked import Asked
-from veilnet.plans.plan import Plan, with_its_dither
+from veilnet.plans.plan import Plan, make_plan, with_its_dither
+from veilnet.sums.handing_out import sparing
+from veilnet.sums.merging import Summed, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
@@ -76,6 +78,7 @@ def design(
     model_error: float | None = None,
     step: Any = None,
     gap_privacy: float | None = None,
+    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Summed | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -113,6 +116,9 @@ def design(
                   The plan is for ``network.replace(step=...)``; the rows of a stream keep the step they have.
     gap_privacy:  of a stream: the part of every private error that is left around a missed row and at a start
                   (0.99). Memories are drawn as large as that takes; ``plan.privacy_with_gaps`` is what was reached.
+    summed:       the centre sees only sums of messages: True for one sum of all agents, lists of agents for a sum of
+                  each, ``Summed(...)`` to choose how many must be there. The plan is that of the network in which
+                  groups are agents, and ``plan.members`` has what each agent does (docs/explanation/sums.md).
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
 
@@ -134,6 +140,9 @@ def design(
     gap = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
     expect(network, Network, "network")
+    groups = read_summed(summed)
+    if groups is not None:
+        network = merged(network, groups)
     if model_error is not None:
         network = network.replace(model_error=model_error)
     if step is not None:
@@ -171,12 +180,27 @@ def design(
             plan = _answered(verdict, wanted, method, search)
         if gap is not None and plan.gap > gap:
             plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
-        return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
+        plan = plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
+        return with_spare_noise(plan)
 
     with one_thread() if network.is_stream else nullcontext():
         if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
             network = with_its_dither(network, lambda tried: perfect_plan(check(tried), Asked())).network
         return with_its_dither(network, answer)
+
+
+def with_spare_noise(plan: Plan) -> Plan:
+    """The plan whose groups add so much noise that it is enough without that of the members that may be spared."""
+    more = sparing(plan.network, plan.sanitizers)
+    if more is None:
+        return plan
+    if plan.most_loss is not None and plan.utility < 0:
+        raise InvalidRequest(
+            "spare: noise for members that may drop out comes on top of what a privacy asks, so it goes with "
+            "privacy=; leave it out"
+        )
+    details = {name: each for name, each in plan.details.items() if name != "multipliers"}
+    return make_plan(plan.network, more, plan.method, plan.asked, details=details)
 
 
 def tradeoff_of(verdict: Verdict, options: SearchOptions) -> Tradeoff:
@@ -251,6 +275,10 @@ def _by_the_paper(
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
+    if any(group.spare for group in verdict.network.members.values()):
+        raise InvalidRequest(
+            "spare: noise for members that may drop out would exceed power=; leave one of them out"
+        )
     if method not in ("auto", "power"):
         raise InvalidRequest(f"method: power= goes with 'auto' or 'power', found {method!r}")
     if power is None:

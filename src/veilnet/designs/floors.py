@@ -29,9 +29,11 @@ from veilnet.designs.joint import (
 )
 from veilnet.designs.joint.withholding import both, hiding_what_shares_hide, telling_nothing
 from veilnet.designs.many import ManyCurve, are_many
+from veilnet.designs.one_sum import SumCurve
 from veilnet.designs.perfect import perfect_plan
 from veilnet.model.standard_form import StandardForm
 from veilnet.plans.asked import Asked
+from veilnet.sums.program import has_program
 from veilnet.verdict.exact_test import Verdict
 
 KEPT_OF_FREE = 1e-7
@@ -69,8 +71,9 @@ def in_order(floors: Mapping[str, float], names: Iterable[str]) -> Array:
 def curve_through(
     form: StandardForm, weights: Array, options: SearchOptions, floors: Array | None = None
 ) -> Curve:
-    """The curve of a network: by prices where its agents are very many."""
-    return (ManyCurve if are_many(form) else JointCurve)(form, weights, options, floors=floors)
+    """The curve of a network: exact where one agent sends all, by prices where its agents are very many."""
+    kind = SumCurve if has_program(form) else ManyCurve if are_many(form) else JointCurve
+    return kind(form, weights, options, floors=floors)
 
 
 class FlooredCurve:

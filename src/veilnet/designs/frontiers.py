@@ -29,6 +29,7 @@ from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, with_its_dither
+from veilnet.sums.merging import Summed, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def frontier(
     points: int | None = None,
     seed: int = 0,
     prove: bool | float = False,
+    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Summed | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
@@ -239,6 +241,7 @@ def frontier(
     points:   how many in place of twenty.
     seed:     of the joint search.
     prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
+    summed:   the centre sees only sums of messages, as in :func:`veilnet.design`.
     progress: called with (what is being done, fraction done); returning False stops the search, and the points
               found so far are returned in a frontier marked as interrupted.
 
@@ -246,6 +249,9 @@ def frontier(
     whatever else is in the list, but for this: a plan for more privacy serves for less, so the curve is monotone.
     """
     expect(network, Network, "network")
+    groups = read_summed(summed)
+    if groups is not None:
+        network = merged(network, groups)
     seed = read_count(seed, "seed", least=0)
     if isinstance(privacy, Sequence) and any(isinstance(each, Mapping | SeenAtMost) for each in privacy):
         if points is not None:

@@ -138,10 +138,17 @@ class RowTradeoff(Tradeoff):
             {**reachable(self.verdict), **details},
         )
 
+    def _how(self, found: JointResult) -> dict[str, Any]:
+        """How it was found, with the multipliers by name where they prove it."""
+        if found.multipliers is None:
+            return how_found(found)
+        named = dict(zip(self.verdict.network.private, found.multipliers.tolist(), strict=True))
+        return how_found(found) | {"multipliers": named}
+
     def _answers(self, curve: FlooredCurve, aims: list[dict[str, float]]) -> Iterator[Answer]:
         for aim in aims:
             found = curve.ask(**aim)[1]
-            yield self.answer(found.shrink, how_found(found))
+            yield self.answer(found.shrink, self._how(found))
 
     def _unconfirmed(self) -> str:
         amplified = self.verdict.network.conditioning

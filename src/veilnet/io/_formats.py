@@ -12,19 +12,19 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, VeilnetError
 
-NETWORK = "veilnet-network/3"
-NETWORK_ARCHIVE = "veilnet-network-archive/3"
-PLAN = "veilnet-plan/3"
-PLAN_ARCHIVE = "veilnet-plan-archive/3"
-SANITIZER = "veilnet-sanitizer/2"
-CENTRE = "veilnet-centre/2"
+NETWORK = "veilnet-network/4"
+NETWORK_ARCHIVE = "veilnet-network-archive/4"
+PLAN = "veilnet-plan/4"
+PLAN_ARCHIVE = "veilnet-plan-archive/4"
+SANITIZER = "veilnet-sanitizer/3"
+CENTRE = "veilnet-centre/3"
 PROOF = "veilnet-proof/2"
 SYMBOL_PLAN = "veilnet-symbol-plan/4"
 SYMBOL_AGENT = "veilnet-symbol-agent/2"
 SYMBOL_CENTRE = "veilnet-symbol-centre/1"
 
 # People write these by hand: fields are added, none changes.
-_STILL_READ = {NETWORK: ("veilnet-network/1", "veilnet-network/2")}
+_STILL_READ = {NETWORK: ("veilnet-network/1", "veilnet-network/2", "veilnet-network/3")}
 NAMES_BEFORE = {
     CENTRE: ("veilnet-center", "veilnet-stream-center", "veilnet-sum-center"),
     NETWORK_ARCHIVE: ("veilnet-network",),

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from veilnet._core.durations import duration_in_words
-from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io._json import plain, with_infinities
 from veilnet.io._numbers import open_edges, read_edges
@@ -135,7 +135,7 @@ def file_errors(path: Path) -> Iterator[None]:
     """What is wrong with values of a file is told as an InvalidPlan that names the file."""
     try:
         yield
-    except (InvalidNetwork, np.linalg.LinAlgError) as error:
+    except (InvalidNetwork, InvalidRequest, np.linalg.LinAlgError) as error:
         raise InvalidPlan(f"{path}: {error}; the file was changed: {_AGAIN}") from error
 
 

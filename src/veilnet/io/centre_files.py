@@ -21,10 +21,13 @@ from veilnet._core.lyapunov import spectral_radius
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_names, as_vector, semidefinite, symmetric
+from veilnet.agent.grid import checked_steps
+from veilnet.agent.membership import Membership
 from veilnet.centre.messages import CentreModel, WhiteningStacks
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SharesOfStack, SumModel
+from veilnet.centre.sum_parts import SumParts
 from veilnet.io._formats import CENTRE as FORMAT
 from veilnet.io._kinds import (
     MATRIX,
@@ -34,6 +37,7 @@ from veilnet.io._kinds import (
     TEXT,
     VECTOR,
     WHOLE,
+    WORDS,
     YES,
     ByName,
     Kind,
@@ -57,9 +61,23 @@ _OF_ALL: dict[str, Any] = {
     "public": ListOf(Table(name=TEXT, unit=TEXT, expected=NUMBER, row=Maybe(VECTOR))),
     "step": Maybe(STEP),
 }
+_GROUPS = Maybe(
+    ByName(
+        Table(
+            members=WORDS,
+            threshold=WHOLE,
+            bits=WHOLE,
+            grid=VECTOR,
+            expected=Maybe(MATRIX),
+            observe=Maybe(PACKED),
+            noise=Maybe(PACKED),
+        )
+    )
+)
 KINDS = {
     "rows": Table(
         **_OF_ALL,
+        groups=_GROUPS,
         parameters=WHOLE,
         prior=MATRIX,
         agents=ByName(Table(whiten=MATRIX, expected=VECTOR, observe=MATRIX)),
@@ -69,6 +87,7 @@ KINDS = {
     ),
     "stream": Table(
         **_OF_ALL,
+        groups=_GROUPS,
         state=Table(transition=MATRIX, noise=MATRIX, drive=VECTOR),
         start=Table(covariance=MATRIX, mean=VECTOR, vague=YES),
         agents=ByName(
@@ -116,6 +135,7 @@ def centre_from_bytes(content: bytes, path: Path) -> Messages:
         }
         if kind == "sum":
             return _sum_model(found, of_all)
+        of_all["sums"] = _groups(found["groups"] or {}, found["agents"])
         return (_rows_model if kind == "rows" else _stream_model)(found, of_all)
 
 
@@ -138,7 +158,26 @@ def centre_document(model: Messages) -> dict[str, Any]:
         kind, more = "stream", _stream_values(model)
     else:
         kind, more = "rows", _rows_values(model)
+    if not isinstance(model, SumModel) and model.sums:
+        more["groups"] = {name: vars(each) for name, each in model.sums.items()}
     return KINDS[kind].document(FORMAT, said | more | {"kind": kind})
+
+
+def _groups(found: dict[str, Any], agents: dict[str, Any]) -> dict[str, SumParts]:
+    """What the members of groups add, every array of the right shape."""
+    for name, each in found.items():
+        if name not in agents:
+            raise InvalidNetwork(f"groups.{name[:40]}: expected one of the agents")
+        count, numbers = len(each["members"]), len(agents[name]["expected"])
+        Membership(name, tuple(each["members"]), each["threshold"], each["bits"])  # refuses what is none
+        if checked_steps(each["grid"], f"groups.{name}.grid").shape != (numbers,):
+            raise InvalidNetwork(f"groups.{name}.grid: expected {numbers} steps")
+        laws = [each[part] for part in ("expected", "observe", "noise")]
+        length = 0 if laws[1] is None or laws[1].ndim != 3 else laws[1].shape[2]
+        shapes = [(count, numbers), (count, numbers, length), (count, numbers, numbers)]
+        if any(law is not None for law in laws) and [np.shape(law) for law in laws] != shapes:
+            raise InvalidNetwork(f"groups.{name}: expected expected, observe and noise of {count} members")
+    return {name: SumParts(**each) for name, each in found.items()}
 
 
 # --- rows that stand by themselves

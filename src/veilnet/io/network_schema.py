@@ -42,6 +42,7 @@ from veilnet.io._toml import dotted
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.log_aucs import LogAuc
+from veilnet.model.members import Members
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_resolution
@@ -68,6 +69,7 @@ class Field:
 
 _SECRET, _DOUBT = ("rows", "change", "lasts"), ("words", "accepted")
 _LOG_AUC = ("learner", "auc", "low", "high", "model", "rows")
+_MEMBERS = ("agents", "readings", "threshold", "spare")
 _PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
 
 
@@ -109,6 +111,23 @@ def _log_aucs(value: Any, name: str) -> dict[str, dict[str, LogAuc]]:
             check_keys(as_table(one, where), _LOG_AUC, _LOG_AUC, where)
             found[key][what] = LogAuc(**one)
     return found
+
+
+def _members(value: Any, name: str) -> dict[str, Members]:
+    found = {}
+    for key, one in as_table(value, name).items():
+        where = dotted(name, key)
+        entry = as_table(one, where)
+        check_keys(entry, _MEMBERS, _MEMBERS, where)
+        agents, readings = as_texts(entry["agents"], f"{where}.agents"), entry["readings"]
+        if not isinstance(readings, list):
+            raise InvalidNetwork(f"{where}.readings: expected a list of numbers, found {kind_of(readings)}")
+        found[key] = Members(tuple(agents), tuple(readings), entry["threshold"], entry["spare"])
+    return found
+
+
+def _members_said(members: Members) -> dict[str, Any]:
+    return asdict(members) | {"agents": list(members.agents), "readings": list(members.readings)}
 
 
 def _record(made: Callable[..., Any], known: Sequence[str], needed: Sequence[str] = ()) -> Any:
@@ -203,6 +222,12 @@ FIELDS = (
         lambda n: {name: {k: asdict(v) for k, v in shown.items()} for name, shown in n.log_aucs.items()} or None,
         _told(_log_aucs),
         _LOG_AUC,
+    ),
+    Field(
+        "members",
+        lambda n: {group: _members_said(each) for group, each in n.members.items()} or None,
+        _told(_members),
+        _MEMBERS,
     ),
 )  # fmt: skip
 

@@ -30,6 +30,7 @@ from veilnet.io.network_schema import network_from_arrays
 from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.sums.handing_out import handed_out, members_of
 
 _CONTENT = ("document", "sanitizers", "network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
@@ -149,10 +150,13 @@ class Archive:
     def agent_file(self, agent: str) -> bytes:
         """The content of one agent's own file, as the folder of the plan would have it."""
         network = self.network()
-        if agent not in network.position:
-            some = ", ".join(network.agents[:8]) + (f", ... ({network.S} in all)" if network.S > 8 else "")
+        agents = members_of(network) if network.members else network.agents
+        if agent not in agents:
+            some = ", ".join(agents[:8]) + (f", ... ({len(agents)} in all)" if len(agents) > 8 else "")
             raise InvalidPlan(f"{self.path}: no agent {agent!r} in the plan; there are {some}")
-        return seal(sanitizer_files.to_document(self.sanitizers(network)[agent], self.plan))
+        found = self.sanitizers(network)
+        own = handed_out(network, found)[agent] if network.members else found[agent]
+        return seal(sanitizer_files.to_document(own, self.plan))
 
     def _stacks(self, count: int) -> list[Arrays]:
         """The arrays of every kind of agents: each of the right shape, and every agent in exactly one."""

@@ -35,6 +35,7 @@ from veilnet.io.proof_files import STATEMENT, proof_document, statement_of
 from veilnet.io.sanitizer_files import SANITIZER
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
+from veilnet.sums.handing_out import handed_out, members_of
 
 WHOLE, CENTRE, PROOF = "plan.json", "center.json", "proof.json"
 
@@ -71,10 +72,10 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
         return
     plan_id = plan_id_of(promises, plan.network, plan.sanitizers)
     said = {agent: sanitizer_files.values_of(each) for agent, each in plan.sanitizers.items()}
-    names = file_names(list(said))
+    names = file_names(members_of(plan.network))
     contents = {
-        names[agent]: seal(SANITIZER.document(_formats.SANITIZER, each | {"plan": plan_id}))
-        for agent, each in said.items()
+        names[agent]: seal(sanitizer_files.to_document(each, plan_id))
+        for agent, each in handed_out(plan.network, plan.sanitizers).items()
     }
     contents[CENTRE] = seal(centre_document(replace(plan.messages, plan=plan_id)))
     if plan.proof is not None:

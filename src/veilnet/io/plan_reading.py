@@ -37,6 +37,7 @@ from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import Promise
 from veilnet.plans.verification import SavedPlan
+from veilnet.sums.handing_out import members_of
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ def _check_folder(folder: Path, network: Network) -> None:
     if not os.access(existing, os.W_OK | os.X_OK):
         raise InvalidPlan(f"{existing}: may not be written to; choose another folder")
     if existing == folder:
-        look_around(folder, "", [*file_names(list(network.agents)).values(), CENTRE, WHOLE])
+        look_around(folder, "", [*file_names(members_of(network)).values(), CENTRE, WHOLE])
 
 
 def _saved_network(folder: Path) -> Network | None:
@@ -153,7 +154,7 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         details=found["details"],
         agent_files={
             str(target / name): (agent, _or_complaint(partial(sanitizer_files.read_sanitizer, place(name))))
-            for agent, name in file_names(list(sanitizers)).items()
+            for agent, name in file_names(members_of(network)).items()
         },
         centre_file=(str(target / CENTRE), _or_complaint(partial(load_centre, place(CENTRE)))),
         difference=partial(network_difference, other=network),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
+from veilnet.agent.membership import Membership
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
@@ -33,6 +35,7 @@ SANITIZER = Table(
     grid=Maybe(VECTOR),
     step=Maybe(STEP),
     memory=Maybe(Table(transition=MATRIX, gain=MATRIX, start=Maybe(MATRIX))),
+    summed=Maybe(Table(group=TEXT, members=WORDS, threshold=WHOLE, bits=WHOLE)),
 )
 
 
@@ -70,6 +73,8 @@ def values_of(sanitizer: Sanitizer) -> dict[str, Any]:
     said |= {"variances": variances} if diagonal else {"covariance": sanitizer.noise}
     if sanitizer.usual is not None:
         said["usual"] = dict(zip(("mean", "deviation"), sanitizer.usual, strict=True))
+    if sanitizer.summed is not None:
+        said["summed"] = asdict(sanitizer.summed)
     if sanitizer.memory is not None:
         said["memory"] = {name: getattr(sanitizer.memory, name) for name in ("transition", "gain", "start")}
     return said
@@ -97,11 +102,12 @@ def from_values(found: Mapping[str, Any], path: Path) -> Sanitizer:
             **{name: found[name] for name in as_they_stand},
             memory=memory,
             usual=None if usual is None else (usual["mean"], usual["deviation"]),
+            summed=None if found["summed"] is None else Membership(**found["summed"]),
         )
         if sanitizer.readings != readings:
             raise InvalidNetwork(
                 f"compression: expected {columns} columns for {readings} readings, found another number"
             )
-    except InvalidNetwork as error:
+    except (InvalidNetwork, InvalidRequest) as error:
         raise InvalidPlan(f"{path}: {error}") from error
     return sanitizer

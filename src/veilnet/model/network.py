@@ -42,6 +42,7 @@ from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.fitted_rows import read_marks
 from veilnet.model.log_aucs import LogAuc, read_log_aucs
+from veilnet.model.members import Members, read_members
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
@@ -85,6 +86,8 @@ class Network(Frozen):
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
     log_aucs:   private name -> "raw" and "free" -> how surely learned detectors saw its values in those rows.
+    members:    agents that are groups -> whose readings theirs are. ``design(..., summed=...)`` makes such networks:
+                members add up their messages, and nobody sees one of them alone (:mod:`veilnet.sums`).
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``noise`` is as it was given: of the readings as an agent gets them, their rounding included; ``sensor_noise`` is
@@ -121,6 +124,7 @@ class Network(Frozen):
         doubts: Sequence[Doubt] = (),
         fitted_rows: Sequence[str] = (),
         log_aucs: Mapping[str, Mapping[str, LogAuc]] | None = None,
+        members: Mapping[str, Members] | None = None,
     ) -> None:
         self.agents, self.H, self.blocks = read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -166,6 +170,7 @@ class Network(Frozen):
         self.doubts: tuple[Doubt, ...] = read_doubts(doubts)
         self.fitted_rows: tuple[str, ...] = read_marks(fitted_rows)
         self.log_aucs: dict[str, dict[str, LogAuc]] = read_log_aucs(log_aucs, self.private)
+        self.members: Mapping[str, Members] = read_members(members, self.agents, self.blocks)
         if self.dynamics is None:
             self._refuse_unobservable()
         else:

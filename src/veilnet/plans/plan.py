@@ -27,6 +27,9 @@ from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.sums.collusion import Collusion, worst_collusion
+from veilnet.sums.handing_out import handed_out
+from veilnet.sums.program import proved_gap
 from veilnet.verdict.notes import notes_on, refuse_narrow_limits
 
 _NO_LOSS = 1e-13  # some hundred roundings of one
@@ -89,9 +92,23 @@ class Plan(Frozen):
             return float(self.details.get("relative_gap", np.inf))
         if self.method == "perfect" or (self.targets and self.certificate.ok and self.utility == 0.0):
             return 0.0
+        if "multipliers" in self.details:
+            return self._gap_of_one_sum
         if self.targets:
             return self._gap_in_loss()
         return self._gap_in_privacy()
+
+    @derived
+    def _gap_of_one_sum(self) -> float:
+        # Floors are not asked of mechanisms within a loss: their bound holds without them.
+        asked = {name: max(self.targets.get(name, 0.0), self.floors.get(name, 0.0)) for name in self.privacy}
+        return proved_gap(
+            self.network,
+            self.details["multipliers"],
+            -self.utility if self.targets or self.most_loss is None else self.most_loss,
+            self.privacy,
+            asked if self.targets else {},
+        )
 
     def _gap_in_loss(self) -> float:
         # A proof may use the floors: the best possible design keeps them too.
@@ -186,6 +203,27 @@ class Plan(Frozen):
     def interrupted(self) -> bool:
         """Whether the search was stopped before its end: the promises hold, but a better plan may exist."""
         return bool(self.details.get("interrupted", False))
+
+    @derived
+    def members(self) -> dict[str, Sanitizer]:
+        """agent -> what it does, where agents add up their messages; the same as ``sanitizers`` where none do."""
+        return handed_out(self.network, self.sanitizers)
+
+    @derived
+    def colluding(self) -> dict[str, float]:
+        """p_j when the worst one agent helps the centre, or drops out; :meth:`collusion` names it."""
+        return {name: each.privacy for name, each in self.collusion(1).items()}
+
+    def collusion(self, count: int = 1) -> dict[str, Collusion]:
+        """Of each private parameter, the agents that help the centre most, and the privacy that is left.
+
+        count: how many of them hand over their readings and draws. Where sets are very many, the worst grows agent
+               by agent, and says so.
+        """
+        kept: dict[int, dict[str, Collusion]] = self.__dict__.setdefault("_collusions", {})
+        if count not in kept:
+            kept[count] = worst_collusion(self.network, self.sanitizers, count)
+        return kept[count]
 
     @property
     def sent(self) -> Mapping[str, int]:

@@ -60,8 +60,18 @@ def with_release_grid(
             steps = _own_news_steps(stack, own[each.group][each.within])
         else:
             steps = grid_steps(own_covariances(stack.compression, own[each.group][each.within], stack.noise))
+        steps = steps * _finer(network, stack)
         grids[each.number][each.part] = steps * _coarser(sent, stack, steps)
     return sent.with_grids(grids)
+
+
+def _finer(network: Network, stack: SanitizerStack) -> Array | float:
+    """The powers of two, (count, 1), by which grids of groups are finer: S members round S times what is added up."""
+    if not network.members:
+        return 1.0
+    names = [network.agents[place] for place in stack.places.tolist()]
+    counts = [len(network.members[name].agents) if name in network.members else 1 for name in names]
+    return np.asarray(np.exp2(-np.ceil(np.log2(counts) / 2))[:, None])
 
 
 def _without_repeats(sent: Mechanisms) -> Mechanisms:

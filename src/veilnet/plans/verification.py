@@ -38,6 +38,8 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan, sealed
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.review.inspection import inspect
+from veilnet.sums.handing_out import handed_out
+from veilnet.sums.merging import merged_like
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.notes import limit_notes, refuse_narrow_limits
 
@@ -115,7 +117,7 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
     checks = [Check(Path(saved.where).name, not saved.trouble, note=saved.trouble)]
     trusted = saved.network
     if network is not None:
-        trusted, note = _with_planned_step(network, saved.network.step)
+        trusted, note = _with_planned_step(merged_like(network, saved.network), saved.network.step)
         trusted = trusted.replace(dither=saved.network.dither)  # the certificate judges it by what is sent
         # A step that differs is said in words; where only the plan has one, all else must still be the same.
         difference = saved.difference(trusted)
@@ -198,8 +200,9 @@ def _raw_readings(sanitizers: Mapping[str, Sanitizer]) -> Iterator[Check]:
 
 def _file_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     """Each agent's file must hold exactly the plan's sanitizer, the centre's what they all imply."""
+    each = handed_out(saved.network, saved.sanitizers) if saved.network.members else saved.sanitizers
     for name, (agent, content) in saved.agent_files.items():
-        complaint = _agent_complaint(name, content, saved.sanitizers[agent], saved.plan_id)
+        complaint = _agent_complaint(name, content, each[agent], saved.plan_id)
         yield Check(Path(name).name, not complaint, note=complaint)
     if saved.centre_file is None:
         return

@@ -8,6 +8,7 @@ of the *merged* network, in which groups take the place of agents, and this room
 Read in this order:
 
 - ``merging``:   groups as larger agents: the merged network, and what each member does of the group's sanitizer.
+- ``handing_out``: what each member does of its group's sanitizer, on one grid, modulo how many bits.
 - ``program``:   one group of all with a full prior: every trade-off, exactly, by a program in J variables.
 - ``collusion``: what the centre knows with one or two agents on its side.
 - ``masks``, ``shamir``, ``rounds``, ``two_centres``: the protocol, on whole numbers.
@@ -32,8 +33,8 @@ simulation; ``Sanitizer.release(rows, source)`` and ``Stream`` give the numbers 
 
 What the centre's file holds
 ----------------------------
-``center.json`` has the model of the groups' sums, as of any agents' messages, and for rows a table ``sums``: for each
-group the same ``members``, ``threshold``, ``bits`` and ``grid``, and what each member adds to the sum.
+``center.json`` has the model of the groups' sums, as of any agents' messages, and a table ``groups``: for each
+group the same ``members``, ``threshold``, ``bits`` and ``grid``, and for rows the law of what each member adds.
 ``Fusion.estimate`` takes group -> sum, or member -> message, which it adds up (a simulation); ``missing=`` names
 members that are not in the sums, and the estimate then uses the weights of those who are, with its error stated.
 """

@@ -10,7 +10,7 @@ numbers are exact only up to it, and a filter that believed them further would b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import StateSpace, message_model
+from veilnet.centre.sum_parts import SumParts, sum_parts
 from veilnet.model.common import padded
 from veilnet.model.network import Network
 
@@ -79,6 +80,7 @@ class StreamModel(StateSpace):
     public: (rows, n); ``public_expected`` its value at the mean.
     labels: one per public row, with ``units``, empty where none was given.
     step:   seconds of a row, None where nobody said.
+    sums:   of agents that are groups, who adds up with whom (:mod:`veilnet.centre.sum_parts`).
     """
 
     start: Array
@@ -89,6 +91,7 @@ class StreamModel(StateSpace):
     units: tuple[str, ...]
     plan: str = ""
     step: float | None = None
+    sums: Mapping[str, SumParts] = field(default_factory=dict)
 
     def row(self, pattern: Pattern) -> FilterRow:
         """How the state moves into a row that comes in this pattern, and which numbers of it arrive.
@@ -132,7 +135,7 @@ class StreamModel(StateSpace):
         """What another model of the same messages has to share to the letter."""
         return (
             self.agents, self.labels, self.units, self.vague, self.blocks.sizes.tolist(), dict(self.memories),
-            list(self.starts), self.size,
+            list(self.starts), self.size, [(name, each.words()) for name, each in self.sums.items()],
         )  # fmt: skip
 
     def numbers(self) -> list[Array]:
@@ -140,7 +143,7 @@ class StreamModel(StateSpace):
         return [
             self.transition, self.noise, self.drive[:, None], self.observe, self.floor, self.expected[:, None],
             self.start, self.start_mean[:, None], self.public, self.public_expected[:, None],
-            *self.starts.values(),
+            *self.starts.values(), *(rows for each in self.sums.values() for rows in each.numbers()),
         ]  # fmt: skip
 
 
@@ -156,7 +159,15 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     vague = network.first is None or network.first.covariance is None
     space = message_model(network, sanitizers, vague_start(network) if vague else None)
     sent = mechanisms(network, sanitizers)
-    grids = np.diag(np.concatenate([_rounding(mechanism) for mechanism in sent.values()]))
+    sums = sum_parts(network, sent)
+    grids = np.diag(
+        np.concatenate(
+            [
+                _rounding(mechanism, len(sums[agent].members) if agent in sums else 1)
+                for agent, mechanism in sent.items()
+            ]
+        )
+    )
     return StreamModel(
         **(vars(space) | {"floor": space.floor + grids}),
         vague=vague,
@@ -166,15 +177,16 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         units=network.public_units,
         plan=plan,
         step=network.step,
+        sums=sums,
     )
 
 
-def _rounding(sanitizer: Sanitizer) -> Array:
-    """Variance of the rounding of each number: step²/12, twice that where it is dithered first."""
+def _rounding(sanitizer: Sanitizer, members: int) -> Array:
+    """Variance of the rounding of each number by so many: step²/12 each, twice that where it is dithered first."""
     if sanitizer.grid is None:
         return np.zeros(sanitizer.sent)
-    dithered = np.diag(sanitizer.noise) < sanitizer.grid**2
-    return np.asarray(sanitizer.grid**2 / np.where(dithered, 6.0, 12.0))
+    dithered = np.diag(sanitizer.noise) < members * sanitizer.grid**2
+    return np.asarray(members * sanitizer.grid**2 / np.where(dithered, 6.0, 12.0))
 
 
 def vague_start(network: Network) -> Array:

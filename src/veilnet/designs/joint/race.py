@@ -31,6 +31,7 @@ class JointResult:
     iterations: of all starts together. kkt_residual: the relative improvement a first-order model of the
     Lagrangian still promises (Frank-Wolfe gap), dimensionless.
     history: per outer iteration of the winning start, (loss, least privacy / target).
+    multipliers: of the targets, (J,), where they prove that nothing is better; None where they do not.
     """
 
     shrink: list[Array]
@@ -42,6 +43,7 @@ class JointResult:
     kkt_residual: float
     interrupted: bool
     history: list[tuple[float, float]]
+    multipliers: Array | None = None
 
 
 class Race:
