@@ -72,7 +72,10 @@ class Estimate:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Integers, Estimate]]) -> Estimate:
-        """One estimate of all rows, from estimates of some of them each: (which rows, their estimate)."""
+        """One estimate of all rows, from estimates of some of them each.
+
+        parts: (which rows, their estimate), every row in one of them.
+        """
         first = parts[0][1]
         rows = sum(len(mine) for mine, _ in parts)
         public, set_of_row = np.empty((rows, len(first.labels))), np.empty(rows, np.intp)
@@ -93,7 +96,10 @@ class Estimate:
         )
 
     def lacking(self, names: Sequence[str]) -> Estimate:
-        """The same, which says that these agents too were not used."""
+        """The same, which says that these agents too were not used.
+
+        names: who they are.
+        """
         return replace(self, set_missing=tuple((*names, *each) for each in self.set_missing))
 
     def one_row(self) -> Estimate:

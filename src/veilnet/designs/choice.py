@@ -46,7 +46,7 @@ from veilnet.model.stream_size import with_step
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan, with_its_dither
 from veilnet.sums.handing_out import sparing
-from veilnet.sums.merging import Summed, merged, read_summed
+from veilnet.sums.merging import Sums, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
@@ -78,7 +78,7 @@ def design(
     model_error: float | None = None,
     step: Any = None,
     gap_privacy: float | None = None,
-    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Summed | None = None,
+    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Sums | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -117,7 +117,7 @@ def design(
     gap_privacy:  of a stream: the part of every private error that is left around a missed row and at a start
                   (0.99). Memories are drawn as large as that takes; ``plan.privacy_with_gaps`` is what was reached.
     summed:       the centre sees only sums of messages: True for one sum of all agents, lists of agents for a sum of
-                  each, ``Summed(...)`` to choose how many must be there. The plan is that of the network in which
+                  each, ``Sums(...)`` to choose how many must be there. The plan is that of the network in which
                   groups are agents, and ``plan.members`` has what each agent does (docs/explanation/sums.md).
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
@@ -139,14 +139,7 @@ def design(
     )
     gap = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
-    expect(network, Network, "network")
-    groups = read_summed(summed)
-    if groups is not None:
-        network = merged(network, groups)
-    if model_error is not None:
-        network = network.replace(model_error=model_error)
-    if step is not None:
-        network = with_step(network, step)
+    network = _as_asked(network, summed, model_error, step)
     if gap_privacy is not None:
         read_gap_privacy(gap_privacy)
         if not network.is_stream:
@@ -187,6 +180,16 @@ def design(
         if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
             network = with_its_dither(network, lambda tried: perfect_plan(check(tried), Asked())).network
         return with_its_dither(network, answer)
+
+
+def _as_asked(network: Network, summed: Any, model_error: float | None, step: Any) -> Network:
+    """The network with the groups, model error and step that a design is asked for."""
+    expect(network, Network, "network")
+    groups = read_summed(summed)
+    network = network if groups is None else merged(network, groups)
+    if model_error is not None:
+        network = network.replace(model_error=model_error)
+    return network if step is None else with_step(network, step)
 
 
 def with_spare_noise(plan: Plan) -> Plan:

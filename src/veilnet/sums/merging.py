@@ -27,7 +27,7 @@ _MOST_NAME = 60  # of a group called after its members
 
 
 @dataclass(frozen=True)
-class Summed:
+class Sums:
     """Who adds up messages with whom, and how many must be there.
 
     groups:    lists of agents, or name -> agents; an agent in none of them sends its own message. All agents are one
@@ -49,34 +49,37 @@ class Summed:
             raise InvalidRequest(f"spare: expected a whole number of members from 0 on, found {self.spare!r}")
 
     def needed(self, count: int) -> int:
-        """How many of so many members must be there."""
+        """How many members of a group must be there.
+
+        count: how many it has.
+        """
         return min(count, max(2, int(np.floor(self.threshold * count + 1e-9)) + 1))
 
 
-def read_summed(summed: Any) -> Summed | None:
+def read_summed(summed: Any) -> Sums | None:
     """The ``summed`` argument of a design; None where nothing is summed."""
     if summed is None or summed is False:
         return None
     if summed is True:
-        return Summed()
-    if isinstance(summed, Summed):
+        return Sums()
+    if isinstance(summed, Sums):
         return summed
     if isinstance(summed, Mapping | list | tuple) and summed:
-        return Summed(summed)
+        return Sums(summed)
     raise InvalidRequest(
-        "summed: expected True, lists of agents such as [['kitchen', 'hall'], ['bath', 'study']], or a Summed, "
+        "summed: expected True, lists of agents such as [['kitchen', 'hall'], ['bath', 'study']], or a Sums, "
         f"found {summed!r}"
     )
 
 
-def merged(network: Network, summed: Summed | None = None) -> Network:
+def merged(network: Network, summed: Sums | None = None) -> Network:
     """The network in which each group is one agent; as it is where it has groups and nothing else is asked."""
     expect(network, Network, "network")
     if network.members:
         if summed is None:
             return network
         raise InvalidRequest("summed: the network's agents are groups already; leave it out")
-    chosen = Summed() if summed is None else summed
+    chosen = Sums() if summed is None else summed
     groups = _groups(network, chosen)
     taken = {agent: group for group, members in groups.items() for agent in members}
     names: dict[str, tuple[str, ...]] = {}
@@ -112,11 +115,11 @@ def merged_like(network: Network, other: Network) -> Network:
     agents = {agent for group in other.members.values() for agent in group.agents}
     if network.members or not agents or not agents <= set(network.position):
         return network
-    found = merged(network, Summed({name: group.agents for name, group in other.members.items()}))
+    found = merged(network, Sums({name: group.agents for name, group in other.members.items()}))
     return found.replace(members=other.members) if list(found.agents) == list(other.agents) else network
 
 
-def _groups(network: Network, summed: Summed) -> dict[str, tuple[str, ...]]:
+def _groups(network: Network, summed: Sums) -> dict[str, tuple[str, ...]]:
     """group -> its members in the order of the network."""
     given = summed.groups
     if given is None:
