@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from veilnet.model.secret import Secret
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import verify
-    from veilnet.sums.merging import Sums
+    from veilnet.sums.merging import SumGroups
     from veilnet.symbols.learning import learn_symbols
     from veilnet.symbols.plan import SymbolPlan
     from veilnet.verdict.exact_test import Verdict, check
@@ -86,7 +86,7 @@ __all__ = [
     "Sanitizer",
     "Secret",
     "Stream",
-    "Sums",
+    "SumGroups",
     "SymbolPlan",
     "Trials",
     "VeilnetError",
@@ -139,7 +139,7 @@ _NAMES_IN = {
     "designs.frontiers": ("frontier", "Frontier", "Point"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),
-    "sums.merging": ("Sums",),
+    "sums.merging": ("SumGroups",),
     "centre.estimates": ("Estimate",),
     "centre.fusion": ("Fusion",),
     "centre.drift": ("Drift",),

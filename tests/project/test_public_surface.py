@@ -43,7 +43,7 @@ ADDED = {
     "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
     "Accuracy", "Auc", "Detectability", "Mu", "Power", "Secret", "Verdict", "WhatIf", "Worst", "detectability",
-    "fit_report", "verify", "SymbolPlan", "Sums", "learn_symbols",
+    "fit_report", "verify", "SymbolPlan", "SumGroups", "learn_symbols",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {

@@ -65,7 +65,7 @@ def test_merging_changes_nothing_of_x_and_has_a_way_back(noise: str, summed: Any
     network = random_network(5, noise=noise, prior="covariance")
     names = {agent: [f"level {k}" for k in range(len(network.observe[agent]))] for agent in ("a0", "a1")}
     network = network.replace(reading_names=names, limits={"a1": (-9.0, 9.0)}, resolution={"a0": 0.01})
-    together = merged(network, vn.Sums(summed))
+    together = merged(network, vn.SumGroups(summed))
     assert np.allclose(vn.crlb(together), vn.crlb(network), rtol=1e-12)
     back = apart(together)
     assert sorted(back.agents) == sorted(network.agents)
@@ -141,7 +141,7 @@ def test_noise_is_handed_out_so_that_it_is_enough_without_those_who_may_be_spare
     network = random_network(2, noise="per agent", prior="none")
     asked: dict[str, Any] = {"privacy": 4.0, "method": "noise"}
     plain = vn.design(network, **asked, summed=True)
-    spared = vn.design(network, **asked, summed=vn.Sums(spare=2))
+    spared = vn.design(network, **asked, summed=vn.SumGroups(spare=2))
     wanted = plain.sanitizers["everybody"].noise
     noises = [each.noise for each in spared.members.values()]
     assert np.trace(wanted) > 0

@@ -46,7 +46,7 @@ from veilnet.model.stream_size import with_step
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan, with_its_dither
 from veilnet.sums.handing_out import sparing
-from veilnet.sums.merging import Sums, merged, read_summed
+from veilnet.sums.merging import SumGroups, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
@@ -78,7 +78,7 @@ def design(
     model_error: float | None = None,
     step: Any = None,
     gap_privacy: float | None = None,
-    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Sums | None = None,
+    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | SumGroups | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -117,7 +117,7 @@ def design(
     gap_privacy:  of a stream: the part of every private error that is left around a missed row and at a start
                   (0.99). Memories are drawn as large as that takes; ``plan.privacy_with_gaps`` is what was reached.
     summed:       the centre sees only sums of messages: True for one sum of all agents, lists of agents for a sum of
-                  each, ``Sums(...)`` to choose how many must be there. The plan is that of the network in which
+                  each, ``SumGroups(...)`` to choose how many must be there. The plan is that of the network in which
                   groups are agents, and ``plan.members`` has what each agent does (docs/explanation/sums.md).
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.

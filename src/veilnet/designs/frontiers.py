@@ -29,7 +29,7 @@ from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, with_its_dither
-from veilnet.sums.merging import Sums, merged, read_summed
+from veilnet.sums.merging import SumGroups, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def frontier(
     points: int | None = None,
     seed: int = 0,
     prove: bool | float = False,
-    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | Sums | None = None,
+    summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | SumGroups | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
     """The least utility loss for each privacy in the list, asked of every private parameter alike.

@@ -27,7 +27,7 @@ _MOST_NAME = 60  # of a group called after its members
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumGroups:
     """Who adds up messages with whom, and how many must be there.
 
     groups:    lists of agents, or name -> agents; an agent in none of them sends its own message. All agents are one
@@ -56,30 +56,30 @@ class Sums:
         return min(count, max(2, int(np.floor(self.threshold * count + 1e-9)) + 1))
 
 
-def read_summed(summed: Any) -> Sums | None:
+def read_summed(summed: Any) -> SumGroups | None:
     """The ``summed`` argument of a design; None where nothing is summed."""
     if summed is None or summed is False:
         return None
     if summed is True:
-        return Sums()
-    if isinstance(summed, Sums):
+        return SumGroups()
+    if isinstance(summed, SumGroups):
         return summed
     if isinstance(summed, Mapping | list | tuple) and summed:
-        return Sums(summed)
+        return SumGroups(summed)
     raise InvalidRequest(
-        "summed: expected True, lists of agents such as [['kitchen', 'hall'], ['bath', 'study']], or a Sums, "
+        "summed: expected True, lists of agents such as [['kitchen', 'hall'], ['bath', 'study']], or a SumGroups, "
         f"found {summed!r}"
     )
 
 
-def merged(network: Network, summed: Sums | None = None) -> Network:
+def merged(network: Network, summed: SumGroups | None = None) -> Network:
     """The network in which each group is one agent; as it is where it has groups and nothing else is asked."""
     expect(network, Network, "network")
     if network.members:
         if summed is None:
             return network
         raise InvalidRequest("summed: the network's agents are groups already; leave it out")
-    chosen = Sums() if summed is None else summed
+    chosen = SumGroups() if summed is None else summed
     groups = _groups(network, chosen)
     taken = {agent: group for group, members in groups.items() for agent in members}
     names: dict[str, tuple[str, ...]] = {}
@@ -115,11 +115,11 @@ def merged_like(network: Network, other: Network) -> Network:
     agents = {agent for group in other.members.values() for agent in group.agents}
     if network.members or not agents or not agents <= set(network.position):
         return network
-    found = merged(network, Sums({name: group.agents for name, group in other.members.items()}))
+    found = merged(network, SumGroups({name: group.agents for name, group in other.members.items()}))
     return found.replace(members=other.members) if list(found.agents) == list(other.agents) else network
 
 
-def _groups(network: Network, summed: Sums) -> dict[str, tuple[str, ...]]:
+def _groups(network: Network, summed: SumGroups) -> dict[str, tuple[str, ...]]:
     """group -> its members in the order of the network."""
     given = summed.groups
     if given is None:
