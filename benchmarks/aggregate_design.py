@@ -38,7 +38,8 @@ from veilnet._core.types import Array
 from veilnet.auditing.baselines import Baseline, Spread, Tuned, tuned
 from veilnet.auditing.streams.window import Noises
 from veilnet.auditing.streams.world import Filtered, StreamWorld
-from veilnet.bounds.streams.riccati import MessageSystem, steady_state
+from veilnet.bounds.streams.riccati import steady_state
+from veilnet.bounds.streams.steady import MessageSystem
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 

@@ -15,7 +15,9 @@ from helpers.networks import NOISES, PRIORS, random_network
 from helpers.stream_networks import NOISES as STREAM_NOISES
 from helpers.stream_networks import random_stream, unrolled, window_joint_errors
 from veilnet._core.types import Array
+from veilnet.agent.memory import Memory
 from veilnet.bounds.detectability import Detectability, Detector
+from veilnet.bounds.streams.state_space import message_model
 from veilnet.recheck.stream import StreamRecheck
 
 
@@ -311,12 +313,69 @@ def test_the_recheck_of_streams_finds_changes_of_several_rows_by_another_route(s
     assert again == pytest.approx(found.mu, rel=1e-9)
 
 
-def wandering(secret: vn.Secret) -> vn.Network:
-    """x1 wanders off and is not sent, x2 returns to its mean and is."""
+def wandering(secret: vn.Secret, together: float = 0.0, noise: float = 0.0) -> vn.Network:
+    """x1 wanders off and is not sent, x2 returns to its mean and is; correlated steps, and correlated readings."""
+    steps, read = ([[1.0, each], [each, 1.0]] for each in (together, noise))
     return vn.Network(
-        observe={"a": np.eye(2)}, noise=[1.0, 1.0], public={"u": [[0.0, 1.0]]}, private={"g": secret},
-        dynamics=vn.Dynamics([[1.0, 0.0], [0.0, 0.5]], np.eye(2)), step="1s",
+        observe={"a": np.eye(2)}, noise=read, public={"u": [[0.0, 1.0]]}, private={"g": secret},
+        dynamics=vn.Dynamics([[1.0, 0.2 * together], [0.0, 0.5]], steps), step="1s",
     )  # fmt: skip
+
+
+def by_one_window(network: vn.Network, plan: dict[str, vn.Sanitizer], lasts: int, around: int = 40) -> float:
+    """d' of the change of g: everything of many rows as one Gaussian vector, nearly nothing known of where what
+    wanders off began, memories having followed it.
+    """
+    model, [secret] = message_model(network, plan), network.secrets.values()
+    size, rows = len(model.transition), 2 * around + lasts
+    values, vectors = np.linalg.eig(model.transition)
+    lasting = vectors[:, np.abs(values) > 1 - 1e-9].real
+    joint, state = np.zeros((rows, size, rows, size)), model.noise + 1e6 * lasting @ lasting.T
+    for row in range(rows):
+        later = state
+        for other in range(row, rows):
+            joint[row, :, other], joint[other, :, row] = later, later.T
+            later = later @ model.transition.T
+        state = model.transition @ state @ model.transition.T + model.noise
+    covariance = joint.reshape(rows * size, rows * size)
+    observe, floor = np.kron(np.eye(rows), model.observe), np.kron(np.eye(rows), model.floor)
+    wide = np.zeros((len(secret.rows), size))
+    wide[:, : network.L] = secret.rows
+    changed = np.kron(np.eye(rows)[around : around + lasts], wide)
+    told = observe @ covariance @ changed.T
+    means = np.linalg.solve(changed @ covariance @ changed.T, told.T).T
+    left = observe @ covariance @ observe.T + floor - means @ told.T
+    moved = means @ np.tile(np.atleast_1d(secret.change), lasts)
+    return float(np.sqrt(moved @ np.linalg.solve(left, moved)))
+
+
+MESSAGES = {
+    "x2": vn.Sanitizer(np.array([[0.0, 1.0]])),
+    "x2 with noise": vn.Sanitizer(np.array([[0.0, 1.0]]), np.array([[0.5]])),
+    "steps of x1": vn.Sanitizer(
+        np.array([[-0.7, 1.0, 0.0]]), np.array([[0.1]]), memory=Memory(np.array([[0.3]]), np.array([[1.0, 0.0]]))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sent", "together", "noise", "rows", "change"),
+    [("x2", 0.9, 0.0, np.eye(2), [0.0, 1.0]), ("x2 with noise", 0.9, 0.5, np.eye(2), [0.5, 0.3]),
+     ("x2", -0.6, 0.9, [[1.0, 1.0], [1.0, -1.0]], [0.4, 0.1]), ("steps of x1", 0.5, 0.0, np.eye(2), [0.2, 0.3]),
+     ("steps of x1", -0.6, 0.5, [[1.0, 1.0], [1.0, -1.0]], [0.4, 0.1])],
+)  # fmt: skip
+def test_steps_of_what_wanders_off_are_counted(
+    sent: str, together: float, noise: float, rows: Array, change: Array
+) -> None:
+    """Three routes: covariances at all lags, spectra (the recheck), and one window as a whole."""
+    network = wandering(vn.Secret(np.asarray(rows), np.asarray(change), lasts="5s"), together, noise)
+    plan = {"a": MESSAGES[sent]}
+    found = vn.detectability(network, plan)["g"]
+    [secret] = network.secrets.values()
+    for lasts, mu in ((1, found.mu), (5, found.longest.mu)):
+        assert mu == pytest.approx(by_one_window(network, plan, lasts), rel=1e-4, abs=2e-3)
+    again = StreamRecheck(network, plan).deviations(secret.rows, secret.change, 5)
+    assert found.longest.mu == pytest.approx(again, rel=1e-6, abs=1e-3)
 
 
 def sends_x2() -> dict[str, vn.Sanitizer]:

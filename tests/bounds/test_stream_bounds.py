@@ -14,7 +14,8 @@ from helpers.networks import SANITIZERS, random_network, random_sanitizers
 from helpers.stream_networks import NOISES, random_stream, random_transition, window_errors
 from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import raw_stream, stream_knowledge
-from veilnet.bounds.streams.riccati import MessageSystem, steady_state
+from veilnet.bounds.streams.riccati import steady_state
+from veilnet.bounds.streams.steady import MessageSystem
 from veilnet.recheck.stream import StreamRecheck
 
 

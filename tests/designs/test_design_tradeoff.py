@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,3 +266,25 @@ def test_frontier_refuses_nonsense() -> None:
     for levels in ([], [-1.0], ["much"], 3.0):
         with pytest.raises(vn.InvalidRequest, match="privacy: expected"):
             vn.frontier(network, levels)  # type: ignore[arg-type]
+
+
+def correlated(prior: vn.Prior | None, private: dict[str, Any], public: list[float]) -> vn.Network:
+    return vn.Network({"a": [[1.0, 0.0], [0.0, 0.5]]}, [[1.0, 0.7], [0.7, 1.0]], [public], private, prior)
+
+
+def test_the_other_parameter_where_one_is_at_its_limit() -> None:
+    """In what is left for the other, no agent shows any direction: a search among directions finds no length."""
+    network = correlated(
+        vn.Prior(information=np.diag([1.0, 0.0])), {"p": [[1.0, 0.0]], "q": [[0.0, 1.0]]}, [1.0, 1.0]
+    )
+    plan = vn.design(network, privacy=1.0, starts=2)
+    assert plan.certificate.ok
+    assert plan.privacy["p"] == pytest.approx(1.0)
+    assert plan.privacy["q"] >= 1.0
+
+
+def test_every_direction_beside_one_without_bound() -> None:
+    """The recheck keeps its digits where one direction is hidden altogether: of the other it finds what was asked."""
+    plan = vn.design(correlated(None, {"p": np.eye(2)}, [1.0, 0.0]), privacy=vn.Worst(2.0), starts=2)
+    assert plan.certificate.ok
+    assert plan.utility == pytest.approx(-2.0, rel=1e-6)

@@ -12,6 +12,7 @@ import veilnet as vn
 from helpers.stream_networks import random_stream
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.cli import run
+from veilnet.plans.certificate import Promise, certify
 
 NETWORK = random_stream(1, noise="coloured", joint=True, mean=True)
 
@@ -103,3 +104,24 @@ def test_a_certificate_of_a_stream_is_not_that_of_a_row() -> None:
     assert np.any([vn.privacy(network, of_row)[n] < 0.9 * p for n, p in of_row.privacy.items()])
     promise = Promise(utility=of_row.utility, privacy=of_row.privacy)
     assert not certify(network, of_row.sanitizers, promise).ok
+
+
+def remembers_what_wanders() -> vn.Network:
+    """x1 wanders off; since its steps have to do with x2, the agent's filter for x2 holds it and sends none of it."""
+    together = [[1.0, 0.7], [0.7, 1.0]]
+    return vn.Network(
+        observe={"a": np.eye(2)}, noise=[1.0, 1.0], public={"u": [[0.0, 1.0]]}, private={"g": [[1.0, 0.0]]},
+        dynamics=vn.Dynamics([[1.0, 0.0], [0.0, 0.5]], together),
+    )  # fmt: skip
+
+
+def test_a_filter_that_lets_nothing_pass_of_what_lasts_is_designed() -> None:
+    """What rounding leaves of x1 in a message is not seen; a memory that begins anew would show it."""
+    plan = vn.design(remembers_what_wanders())
+    assert plan.utility == 0
+    assert plan.privacy["g"] == np.inf
+    assert plan.privacy_with_gaps["g"] == 0
+    assert plan.sanitizers["a"].memory is not None
+    boast = Promise(utility=0.0, privacy={"g": np.inf}, with_gaps={"g": np.inf})
+    wrong = [each.what for each in certify(plan.network, plan.sanitizers, boast).findings if not each.ok]
+    assert wrong == ["privacy of g with gaps"]

@@ -10,6 +10,7 @@ from veilnet._core.types import Array
 # A root at least this close to the unit circle, or outside it, does not die away.
 NOT_DYING = 1.0 - 1e-10
 _MOST_DOUBLINGS = 64
+_ROUNDING = 1e-12  # of a row of coefficients: some thousand roundings of a sum that cancels
 
 
 def spectral_radius(transition: Array) -> float:
@@ -89,7 +90,10 @@ def undetectable_directions(transition: Array, observe: Array) -> Array:
     lasting = lasting_directions(transition)
     if lasting.shape[1] == 0:
         return lasting
-    within = unseen_directions(lasting.T @ transition @ lasting, observe @ lasting)
+    # A filter that lets nothing pass of what lasts leaves a rounding of it, which is not seen.
+    seen = observe @ lasting
+    seen[np.linalg.norm(seen, axis=1) <= _ROUNDING * np.linalg.norm(observe, axis=1)] = 0.0
+    within = unseen_directions(lasting.T @ transition @ lasting, seen)
     return np.asarray(lasting @ within)
 
 

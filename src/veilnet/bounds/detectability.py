@@ -11,11 +11,11 @@ and the messages are µ-Gaussian differentially private for changes of Δ, µ = 
 I = 1/P̃_g. "Any change of length Δ" takes the largest eigenvalue of I_sent - I_prior.
 
 A change that lasts T rows adds up. Rows that are independent give d'² T times. In a stream, I is that on g_1..g_T
-together, from the covariance of errors at all lags. An x that wanders off counts as having no prior: d' is then too
-large, if anything. Where messages never bound a direction of g, they inform on the others: I is the limit of
-(G P G' + τ BB')^-1 for τ -> ∞, B the directions without bound, which is W (W'G P G'W)^-1 W' with W orthogonal to B.
-That is exact of one row. Over T rows the steps of what wanders off are left out: where their noise is correlated with
-what is sent, d' of a change that lasts is too small. A target is still certified by the recheck, which counts them.
+together, from the covariance of errors at all lags. Where messages never bound a direction of g, they inform on the
+others: I is the limit of (G P G' + τ BB')^-1 for τ -> ∞, B the directions without bound, which is W (W'G P G'W)^-1 W'
+with W orthogonal to B. Over T rows e_t = A^{t-1} e_1 + steps of what wanders off: e_1 is without bound, so that B is
+(I, A', A'^2, ...)' times its directions, and its steps are counted, since others may share their noise. An x that
+grows by itself counts as having no prior: d' is then too large, if anything.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
+from veilnet._core.lyapunov import spectral_radius
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import number
 from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
-from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
+from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
+from veilnet.bounds.streams.steady import ErrorsApart
 from veilnet.model.log_aucs import log_headlines
 from veilnet.model.network import Network
 from veilnet.model.secret import Secret, change_in_words
@@ -46,6 +48,10 @@ _Information = Callable[[Array, int], Array]  # rows of a secret and how many ro
 # Beyond so many numbers (rows of the window times rows of G) a longer window only goes on: d'² grows by as much with
 # each row as it did with the last, up to what the stream has forgotten by then.
 _LONGEST_WINDOW = 800
+# What grows by itself is followed until it has grown by this logarithm: beyond, its first row would be rounding
+# beside its last. Columns below the part of the largest are not moved by it.
+_MOST_GROWN, _UNMOVED = 16.0, 1e-9
+_NOT_GROWING = 1 + 1e-12  # an eigenvalue of A up to which x wanders at most
 
 
 @dataclass(frozen=True)
@@ -265,57 +271,71 @@ def _information(network: Network, sanitizers: Sanitizers = None) -> _Informatio
     """From these messages, the information on a secret that stays for some rows."""
     if network.is_stream:
         known = stream_knowledge(network, sanitizers)
-        return lambda rows, lasts: _on_a_window(network, known, rows, lasts)
+        return lambda rows, lasts: _on_a_window(known, rows, lasts)
     one_row = knowledge(network, sanitizers)
     return lambda rows, lasts: lasts * information_on(one_row, rows)
 
 
 def _information_before(network: Network) -> _Information:
-    """The same before anything is sent."""
+    """The same before anything is sent; none of a stream that grows by itself."""
     if network.is_stream:
-        return lambda rows, lasts: _on_a_window(network, None, rows, lasts)
+        assert network.dynamics is not None
+        if spectral_radius(network.dynamics.transition) > _NOT_GROWING:
+            return lambda rows, _: np.zeros((len(rows), len(rows)))
+        nothing = silent_stream(network)
+        return lambda rows, lasts: _on_a_window(nothing, rows, lasts)
     silent = knowledge_of_factor(network, np.zeros((0, network.L)))
     return lambda rows, lasts: lasts * information_on(silent, rows)
 
 
-def _on_a_window(network: Network, known: StreamKnowledge | None, rows: Array, lasts: int) -> Array:
+def _on_a_window(known: StreamKnowledge, rows: Array, lasts: int) -> Array:
     """The information on g that stays the same over ``lasts`` rows of a stream, (r, r)."""
     window = max(2, min(lasts, _LONGEST_WINDOW // len(rows)))
-    if known is not None:
-        if not np.all(known.bounded(rows)):
-            seen = known.bounded_combinations(rows)
-            return (
-                seen.T @ _on_a_window(network, known, seen @ rows, lasts) @ seen
-                if len(seen)
-                else seen.T @ seen
-            )
-        errors = known.errors_apart(rows, window)
-    else:
-        dynamics = network.dynamics
-        assert dynamics is not None
-        if dynamics.stationary is None:
-            return np.zeros((len(rows), len(rows)))
-        errors, moved = np.empty((window, len(rows), len(rows))), rows @ dynamics.stationary
-        for lag in range(window):
-            errors[lag] = moved @ rows.T
-            moved = moved @ dynamics.transition.T
+    errors = known.errors_apart(rows, window)
+    growth = spectral_radius(errors.moves)
+    if growth > _NOT_GROWING:
+        window = max(2, min(window, int(_MOST_GROWN / np.log(growth))))
     if lasts == 1:
-        return np.asarray(np.linalg.inv(errors[0]))
-    whole, shorter = (_of_the_sum(errors[:count]) for count in (window, window - 1))
+        return _of_the_sum(errors, 1)
+    whole, shorter = (_of_the_sum(errors, count) for count in (window, window - 1))
     return whole + (lasts - window) * (whole - shorter)
 
 
-def _of_the_sum(errors: Array) -> Array:
-    """E'K^-1 E, (r, r): K block Toeplitz with blocks Cov(g_t, g_{t+lag}) = errors[lag], E = (I, ..., I)'."""
-    count, size, _ = errors.shape
+def _of_the_sum(errors: ErrorsApart, count: int) -> Array:
+    """E'W (W'K W)^-1 W'E, (r, r), E = (I, ..., I)'.
+
+    K is the covariance of the errors of ``count`` rows where what wanders off begins at 0, and the columns of W are
+    orthonormal and not moved by its beginning.
+    """
+    joint = _toeplitz(errors.apart[:count])
+    size, wandering = errors.loads.shape
+    ones = np.tile(np.eye(size), (count, 1))
+    if wandering:
+        powers = [errors.loads]
+        for _ in range(count - 1):
+            powers.append(powers[-1] @ errors.moves)
+        # e_t = b_t + Σ_{1 <= s <= t} loads moves^{t-s} w_s, rows counted from 0.
+        rows, steps = np.arange(count)[:, None], np.arange(count)
+        counted = ((steps >= 1) & (steps <= rows))[:, :, None, None]
+        summed = np.where(counted, np.array(powers)[np.abs(rows - steps)], 0.0)
+        own = np.eye(count)[:, :, None, None] * np.eye(size)
+        flat = np.swapaxes(np.concatenate([own, summed], axis=3), 1, 2).reshape(count * size, -1)
+        left, sizes, _ = np.linalg.svd(np.concatenate(powers))
+        still = left[:, int(np.sum(sizes > _UNMOVED * sizes[0])) :].T
+        joint, ones = still @ (flat @ joint @ flat.T) @ still.T, still @ ones
+    units = 1 / np.sqrt(np.diag(joint))
+    ones = ones * units[:, None]
+    return np.asarray(ones.T @ np.linalg.solve(joint * units * units[:, None], ones))
+
+
+def _toeplitz(apart: Array) -> Array:
+    """K with blocks Cov(f_t, f_{t+lag}) = apart[lag], (count s, count s)."""
+    count, size, _ = apart.shape
     lags = np.arange(count)[None, :] - np.arange(count)[:, None]
     blocks = np.where(
-        (lags >= 0)[:, :, None, None], errors[np.abs(lags)], np.swapaxes(errors, 1, 2)[np.abs(lags)]
+        (lags >= 0)[:, :, None, None], apart[np.abs(lags)], np.swapaxes(apart, 1, 2)[np.abs(lags)]
     )
-    joint = np.swapaxes(blocks, 1, 2).reshape(count * size, count * size)
-    units = 1 / np.sqrt(np.tile(np.diag(errors[0]), count))
-    ones = np.tile(np.eye(size), (count, 1)) * units[:, None]
-    return np.asarray(ones.T @ np.linalg.solve(joint * units * units[:, None], ones))
+    return np.asarray(np.swapaxes(blocks, 1, 2).reshape(count * size, count * size))
 
 
 def _expect_part(name: str, value: float) -> None:

@@ -161,10 +161,11 @@ def recheck_of(network: Network, sanitizers: Sanitizers) -> Recheck | StreamRech
 
 
 def _gap_findings(model: StreamRecheck, promise: Promise) -> list[Finding]:
-    """What is left around a gap; what is without bound in the long run is so there too."""
-    found = dict.fromkeys(promise.with_gaps, np.inf) | model.growths_with_gaps(
-        {name: least for name, least in promise.with_gaps.items() if np.isfinite(promise.privacy[name])}
-    )
+    """What is left around a gap; what is without bound in the long run is so there too, if no memory holds it."""
+    finite = {name: least for name, least in promise.with_gaps.items() if np.isfinite(promise.privacy[name])}
+    found = model.growths_with_gaps(finite)
+    for name in promise.with_gaps.keys() - finite.keys():
+        found[name] = 0.0 if model.shown_anew(model.network.private[name]) else np.inf
     return [
         Finding(f"{_privacy_of(name)} with gaps", least, found[name], _confirmed(least, found[name]))
         for name, least in promise.with_gaps.items()

@@ -20,8 +20,9 @@ from veilnet.agent.recipe import reach
 from veilnet.bounds.information import message_covariance, own_covariances
 from veilnet.bounds.knowledge import Outlook
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
-from veilnet.bounds.streams.riccati import Steady, steady_state
+from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.steady import Steady
 from veilnet.model.network import Network
 from veilnet.model.readings import DEVIATIONS_REACHED
 from veilnet.model.stream_size import by_stacks

@@ -104,9 +104,7 @@ class Recheck:
             return np.inf
         rows = padded(rows, self.network.L)
         silent = DoubleRecheck(self._doubles.raw, self._before)
-        gained = np.linalg.inv(self._doubles.errors(rows, _STRONGEST)) - np.linalg.inv(
-            silent.errors(rows, _STRONGEST)
-        )
+        gained = self._doubles.information(rows, _STRONGEST) - silent.information(rows, _STRONGEST)
         return deviations(gained, change, lasts)
 
     def _weak_prior(self, claimed: float) -> float:

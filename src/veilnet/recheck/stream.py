@@ -25,7 +25,7 @@ from veilnet.recheck.stream_gaps import least_errors_with_gaps
 from veilnet.recheck.stream_spectra import Hindsight, information, raw_information
 from veilnet.recheck.stream_sum import growth_of_sum
 from veilnet.recheck.stream_window import RowWindow
-from veilnet.recheck.stream_witness import error_now, error_of_raw_filter
+from veilnet.recheck.stream_witness import UNSEEN, error_now, error_of_raw_filter, hidden_for_good
 
 
 class StreamRecheck:
@@ -35,6 +35,7 @@ class StreamRecheck:
         self.network, self._mechanisms = network, mechanisms(network, sanitizers)
         self._sent = Hindsight(network, partial(information, network, self._mechanisms))
         self._raw = Hindsight(network, partial(raw_information, network))
+        self._silent = Hindsight(network, lambda turns: np.zeros((len(turns), network.L, network.L), complex))
 
     @cached_property
     def _window(self) -> RowWindow:
@@ -68,19 +69,22 @@ class StreamRecheck:
             usual = np.minimum(usual, least_errors_with_gaps(self._window, groups, asked) / best - 1.0)
         return dict(zip(claimed, usual.tolist(), strict=True))
 
+    def shown_anew(self, rows: Array) -> bool:
+        """Whether a memory holds what no message ever bounds of A x: one that begins anew shows it."""
+        hidden = hidden_for_good(self._window)
+        held = [
+            np.max(np.abs(hidden[mine]), initial=0.0) > UNSEEN for mine, _ in self._window.memories.values()
+        ]
+        return any(held) and bool(np.max(np.abs(self._window.wide(rows) @ hidden), initial=0.0) > UNSEEN)
+
     def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
         """d' of the best detector of a change of A x that stays for ``lasts`` rows of the stream."""
         dynamics = self.network.dynamics
         assert dynamics is not None
-        gained, *coarser = map(_of_the_sum, self._sent.errors_apart(rows, lasts))
-        if len(coarser) == 2:
-            # Errors without bound grow like the number f of frequencies: the parabola in 1/f, taken at 0.
-            gained = (8 * gained - 6 * coarser[0] + coarser[1]) / 3
-        if dynamics.stationary is not None:
-            before, moved = np.empty((lasts, len(rows), len(rows))), rows @ dynamics.stationary
-            for apart in range(lasts):
-                before[apart], moved = moved @ rows.T, moved @ dynamics.transition.T
-            gained = gained - _of_the_sum(before)
+        gained = _on_what_stays(self._sent.errors_apart(rows, lasts))
+        # On the unit circle a stream that grows by itself is another, which comes back: no prior is counted of it.
+        if np.max(np.abs(np.linalg.eigvals(dynamics.transition))) < 1 + 1e-12:
+            gained = gained - _on_what_stays(self._silent.errors_apart(rows, lasts))
         return deviations(gained, change)
 
     def growth_now(self, rows: Array, claimed: float) -> float:
@@ -89,6 +93,15 @@ class StreamRecheck:
             return growth_of_sum(self.network, self._mechanisms, rows, claimed)
         best = error_of_raw_filter(self.network, rows)
         return error_now(self._window, rows, best * (1.0 + claimed)) / best - 1.0
+
+
+def _on_what_stays(errors: list[Array]) -> Array:
+    """The information on g that stays the same, (r, r), from errors at ever fewer frequencies.
+
+    Errors without bound grow like the number f of frequencies: the parabola in 1/f, taken at 0.
+    """
+    found, *coarser = map(_of_the_sum, errors)
+    return (8 * found - 6 * coarser[0] + coarser[1]) / 3 if len(coarser) == 2 else found
 
 
 def _of_the_sum(apart: Array) -> Array:

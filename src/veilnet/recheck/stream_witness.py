@@ -21,7 +21,8 @@ _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
 _MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
 _AGREES = 1e-8  # of what was claimed: a hundredth of what a certificate allows
-_UNSEEN = 1e-9  # of unit directions: what doubles leave of one that nobody sees, with room
+UNSEEN = 1e-9  # of unit directions: what doubles leave of one that nobody sees, with room
+_CANCELLED = 1e-12  # of a message: what doubles leave where a filter lets nothing pass of what lasts
 _WITHOUT_END = 1e12  # an error squared, in units of what the state reaches in some rows
 
 
@@ -49,9 +50,9 @@ def error_of_witness(window: RowWindow, rows: Array) -> float:
     window: the system whose messages are filtered.
     rows:   A.
     """
-    wide, hidden = window.wide(rows), _hidden_for_good(window)
+    wide, hidden = window.wide(rows), hidden_for_good(window)
     if hidden.shape[1]:  # what nothing bounds is left out, if u has none of it
-        if np.linalg.norm(wide @ hidden) > _UNSEEN * np.linalg.norm(wide):
+        if np.linalg.norm(wide @ hidden) > UNSEEN * np.linalg.norm(wide):
             return np.inf
         basis = np.linalg.svd(hidden)[0][:, hidden.shape[1] :]
         wide, window = wide @ basis, window.part(basis)
@@ -74,20 +75,21 @@ def error_of_witness(window: RowWindow, rows: Array) -> float:
     return found
 
 
-def _hidden_for_good(window: RowWindow) -> Array:
+def hidden_for_good(window: RowWindow) -> Array:
     """Orthonormal columns: directions of the state that do not die away and that no message ever shows."""
     from scipy.linalg import schur
 
-    lasts = lambda real, imaginary: np.hypot(real, imaginary) >= 1 - _UNSEEN  # noqa: E731
+    lasts = lambda real, imaginary: np.hypot(real, imaginary) >= 1 - UNSEEN  # noqa: E731
     _, basis, count = schur(window.moves, sort=lasts)
     lasting = basis[:, :count]
     moves, rows = lasting.T @ window.moves @ lasting, window.observe @ lasting
+    rows[np.linalg.norm(rows, axis=1) <= _CANCELLED] = 0.0  # messages have unit size
     seen = np.zeros((0, count))
     for _ in range(count):
         seen = np.concatenate([seen, rows / max(np.linalg.norm(rows), np.finfo(float).tiny)])
         rows = rows @ moves
     _, sizes, directions = np.linalg.svd(seen)
-    return np.asarray(lasting @ directions[np.sum(sizes > _UNSEEN) :].T)
+    return np.asarray(lasting @ directions[np.sum(sizes > UNSEEN) :].T)
 
 
 def gain_of(window: RowWindow, before: Array) -> tuple[Array, Array]:

@@ -145,17 +145,19 @@ class DoubleRecheck:
         parts = np.sum((rows * self._scale @ self._vectors) ** 2, axis=0)
         return float(np.sum(parts / (np.maximum(self._values, 0.0) + weak)) / np.sum(parts) - 1.0)
 
-    def errors(self, rows: Array, weak: float) -> Array:
-        """A (J̃ + weak·J)^-1 A' for rows A."""
-        half = rows * self._scale @ self._vectors
-        return np.asarray((half / (np.maximum(self._values, 0.0) + weak)) @ half.T)
+    def information(self, rows: Array, weak: float) -> Array:
+        """(A (J̃ + weak·J)^-1 A')^-1 for independent rows A, by a triangle: what is without bound costs no digits."""
+        half = rows * self._scale @ self._vectors / np.sqrt(np.maximum(self._values, 0.0) + weak)
+        back = np.linalg.inv(np.linalg.qr(half.T, mode="r"))
+        return np.asarray(back @ back.T)
 
     def least_growth(self, rows: Array, weak: float) -> float:
         """The growth of the most exposed direction: the least eigenvalue of (A (J̃ + weak·J)^-1 A', A J^-1 A') - 1."""
         _, sizes, right = np.linalg.svd(rows * self._scale @ self._vectors, full_matrices=False)
         parts = right[sizes > 1e-10 * sizes[0]]  # dependent rows count once, each direction by its raw error
-        errors = (parts / (np.maximum(self._values, 0.0) + weak)) @ parts.T
-        return float(np.linalg.eigvalsh(errors)[0] - 1.0)
+        # Deviations, not their squares: beside a direction without bound those lose the digits of the least one.
+        spread = parts / np.sqrt(np.maximum(self._values, 0.0) + weak)
+        return float(np.linalg.svd(spread, compute_uv=False)[-1] ** 2 - 1.0)
 
 
 def information_sums(network: Network, sent: Mechanisms) -> tuple[Array, Array]:

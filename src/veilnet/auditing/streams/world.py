@@ -36,9 +36,10 @@ from veilnet.auditing.world import (
     asked_now,
 )
 from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
-from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
+from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.share_sums import raw_where_determined
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.steady import MessageSystem, Steady
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
 

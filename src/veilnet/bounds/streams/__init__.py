@@ -1,5 +1,5 @@
 """What a centre can know of a stream: the messages as one linear system, and the steady state of its filter.
 
-Read ``state_space`` (the model of the messages), then ``riccati`` (the steady state by doubling), then ``knowledge``
-(utility now, privacy with hindsight).
+Read ``state_space`` (the model of the messages), ``steady`` and ``riccati`` (the steady state by doubling), then
+``knowledge`` (utility now, privacy with hindsight).
 """

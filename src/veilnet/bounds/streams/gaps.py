@@ -36,12 +36,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
-from veilnet._core.lyapunov import stationary_covariance
+from veilnet._core.lyapunov import stationary_covariance, undetectable_directions
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge
-from veilnet.bounds.streams.riccati import Steady, steady_state, updated
+from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import StateSpace, message_model
+from veilnet.bounds.streams.steady import SMALLEST_PART, Steady, updated
 from veilnet.model.network import Network
 
 _MOST_ROWS = (
@@ -286,7 +287,18 @@ def promise_with_gaps(
     left = np.minimum(np.array(gaps.least) / usual, 1.0)
     parts = dict(zip(names, left.tolist(), strict=True))
     with_gaps = {
-        name: max(0.0, (1.0 + each) * parts[name] - 1.0) if name in parts else np.inf
+        name: max(0.0, (1.0 + each) * parts[name] - 1.0)
+        if name in parts
+        else (0.0 if _shown_anew(network, made, network.private[name]) else np.inf)
         for name, each in privacy.items()
     }
     return GapPromise(made, with_gaps, size, gaps.public)
+
+
+def _shown_anew(network: Network, sanitizers: Mapping[str, Sanitizer], rows: Array) -> bool:
+    """Whether a memory holds what the messages never bound of A x: one that begins anew does not, and shows it."""
+    model = message_model(network, sanitizers)
+    hidden = undetectable_directions(model.transition, model.observe)
+    moves = np.abs(rows @ hidden[: network.L]) > SMALLEST_PART * np.linalg.norm(rows, axis=1)[:, None]
+    held = [np.abs(hidden[mine]) > SMALLEST_PART for mine in model.memories.values()]
+    return bool(np.any(moves) and any(np.any(each) for each in held))

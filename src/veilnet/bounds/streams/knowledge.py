@@ -18,9 +18,10 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
-from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
+from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.share_sums import raw_where_determined, readings_triangle
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.steady import ErrorsApart, MessageSystem, Steady
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.model.common import padded
 from veilnet.model.dynamics import refuse_without_steady_state
@@ -88,8 +89,8 @@ class StreamKnowledge:
         left, singular, _ = np.linalg.svd(hidden)
         return np.asarray(np.linalg.solve(upper, left[:, int(np.sum(singular > 1e-8)) :]).T)
 
-    def errors_apart(self, rows: Array, count: int) -> Array:
-        """Cov(A e_t, A e_{t+k}) of the errors with hindsight, (count, r, r), k = 0, 1, ..., of bounded rows A."""
+    def errors_apart(self, rows: Array, count: int) -> ErrorsApart:
+        """The errors with hindsight of rows A of x, and how they go together up to ``count`` rows apart."""
         return self.steady.errors_apart(padded(rows, len(self.steady.basis)), count)
 
     def error(self, rows: Array, *, hindsight: bool) -> Array:

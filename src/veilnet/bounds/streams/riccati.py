@@ -26,7 +26,6 @@ nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,13 +38,10 @@ from veilnet._core.lyapunov import (
     stationary_covariance,
     undetectable_directions,
 )
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array
+from veilnet.bounds.streams.steady import ROUNDING, SMALLEST_PART, MessageSystem, RowUpdate, Steady, updated
 
 _MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
-# Parts of a deviation below this, relative to the state's own scale, count as none.
-_SMALLEST_PART = 1e-8
-# Variances below this part of the scale are rounding.
-_ROUNDING = 1e-13
 # A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
 _RESIDUAL = 1e-8
 _ROWS_ONE_BY_ONE = 3  # sharp messages bring the error from the size of x to its own within so many
@@ -55,95 +51,6 @@ _NOT_COMPUTED = (
     "sanitizers: the steady state of a filter on these messages cannot be computed to any accuracy: numbers sent "
     "without noise nearly repeat one another from row to row; leave some out, or give them noise"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class MessageSystem:
-    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
-
-    transition: Array
-    noise: Array
-    observe: Array
-    floor: Array
-
-
-class RowUpdate(NamedTuple):
-    """What a row of messages does to an error P.
-
-    gain:  K.
-    news:  C P C' + R, the covariance of what is new in the messages.
-    left:  I - K C.
-    error: what is left of P, by a sum of what is positive (Joseph's form).
-    """
-
-    gain: Array
-    news: Array
-    left: Array
-    error: Array
-
-
-def updated(before: Array, observe: Array, floor: Array) -> RowUpdate:
-    """The update of an error (..., n, n) by messages C, (m, n), with noise R of their own, (m, m)."""
-    half = before @ observe.T
-    news = observe @ half + floor
-    news = (news + np.swapaxes(news, -1, -2)) / 2
-    turned = np.swapaxes(half, -1, -2)
-    gain: Array = np.swapaxes(np.asarray(np.linalg.solve(news, turned)), -1, -2) if len(observe) else half
-    left = np.eye(before.shape[-1]) - gain @ observe
-    error = left @ before @ np.swapaxes(left, -1, -2) + gain @ floor @ np.swapaxes(gain, -1, -2)
-    return RowUpdate(gain, news, left, (error + np.swapaxes(error, -1, -2)) / 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Steady:
-    """The errors of a filter that has run for ever, in coordinates of the state that are not known exactly.
-
-    basis:     (n, e): X = known + basis q.
-    before:    (e, e), covariance of q before the row's own messages.
-    now:       (e, e), with them.
-    hindsight: (e, e), with all later messages too.
-    unbounded: (n, k), directions of the state that no message ever bounds.
-    gain:      (e, m), the stationary gain: q moves by gain (z - expected) when a row arrives.
-    closed:    (e, e), Φ = A (I - K C): how an error carries over from row to row.
-    news:      (m, m), covariance of what a row's messages bring beyond what was expected of them.
-    """
-
-    basis: Array
-    before: Array
-    now: Array
-    hindsight: Array
-    unbounded: Array
-    gain: Array
-    closed: Array
-    news: Array
-
-    def bounded(self, rows: Array) -> Booleans:
-        """Which rows of the state have a finite error."""
-        return bounded_rows(rows, self.unbounded)
-
-    def error(self, rows: Array, *, hindsight: bool) -> Array:
-        """Error covariance of rows of the state that are bounded, now or with hindsight."""
-        half = rows @ self.basis
-        found = half @ (self.hindsight if hindsight else self.now) @ half.T
-        return np.asarray((found + found.T) / 2)
-
-    def errors_apart(self, rows: Array, count: int) -> Array:
-        """Covariances with hindsight of the errors k rows apart, P Φ'^k (I - Λ P), (count, r, r)."""
-        half = rows @ self.basis
-        later = np.linalg.solve(self.before, self.hindsight @ half.T)  # (I - Λ P) half'
-        found, moved = np.empty((count, len(rows), len(rows))), half @ self.before
-        for lag in range(count):
-            found[lag] = moved @ later
-            moved = moved @ self.closed.T
-        return found
-
-
-def bounded_rows(rows: Array, unbounded: Array) -> Booleans:
-    """Which rows have no part in any of the directions (columns) that are never bounded."""
-    if unbounded.shape[1] == 0:
-        return np.ones(len(rows), bool)
-    outside = np.linalg.norm(rows @ unbounded, axis=1)
-    return np.asarray(outside <= _SMALLEST_PART * np.linalg.norm(rows, axis=1))
 
 
 def steady_state(messages: MessageSystem) -> Steady:
@@ -176,7 +83,7 @@ def _steady_state(messages: MessageSystem) -> Steady:
     before = _confirmed(system, _largest_fixed_point(system, above), above)
     half = messages.observe @ basis
     news = half @ before @ half.T + messages.floor
-    return _settled(system, before, basis, unbounded, mix, (news + news.T) / 2)
+    return _settled(messages, system, before, basis, unbounded, mix, (news + news.T) / 2)
 
 
 def doubled(closed: Array, gained: Array, seen: Array) -> Array:
@@ -245,7 +152,7 @@ def _split_exact(messages: MessageSystem, above: Array) -> tuple[_System, Array]
     unit = np.eye(len(spread))[varying] / spread[varying][:, None]
     floor = unit @ messages.floor @ unit.T
     values, vectors = np.linalg.eigh((floor + floor.T) / 2)
-    exact = values <= _ROUNDING * max(1, len(values))
+    exact = values <= ROUNDING * max(1, len(values))
     order = np.argsort(~exact, kind="stable")
     mix = vectors[:, order].T @ unit
     variances = np.where(exact[order], 0.0, values[order])
@@ -268,16 +175,16 @@ def _lasting_range(system: _System) -> list[tuple[Array, Array]] | None:
     exact = system.observe[: system.exact]
     values, vectors = np.linalg.eigh(system.noise)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    root = root[:, values > _SMALLEST_PART**2]
+    root = root[:, values > SMALLEST_PART**2]
     space = np.eye(size)
     chain: list[tuple[Array, Array]] = []
     while True:
         _, singular, directions = np.linalg.svd(exact @ space, full_matrices=True)
-        rank = int(np.sum(singular > _SMALLEST_PART))
+        rank = int(np.sum(singular > SMALLEST_PART))
         unseen = space @ directions[rank:].T
         chain.append((space, unseen))
         left, sizes, _ = np.linalg.svd(np.concatenate([system.transition @ unseen, root], axis=1))
-        following = left[:, : int(np.sum(sizes > _SMALLEST_PART))]
+        following = left[:, : int(np.sum(sizes > SMALLEST_PART))]
         if following.shape[1] >= space.shape[1]:
             break
         space = following
@@ -313,7 +220,7 @@ def _without_repetition(system: _System, space: Array) -> tuple[_System, Array]:
     """The system within a space, without exact numbers that repeat others there; and which combinations are kept."""
     observe = system.observe @ space
     left, singular, _ = np.linalg.svd(observe[: system.exact], full_matrices=True)
-    rank = int(np.sum(singular > _SMALLEST_PART))
+    rank = int(np.sum(singular > SMALLEST_PART))
     count = len(observe)
     kept = np.zeros((count - system.exact + rank, count))
     kept[:rank, : system.exact] = left[:, :rank].T
@@ -379,11 +286,17 @@ def _newton(system: _System, error: Array) -> Array:
 
 
 def _settled(
-    system: _System, before: Array, basis: Array, unbounded: Array, mix: Array, of_all: Array
+    messages: MessageSystem,
+    system: _System,
+    before: Array,
+    basis: Array,
+    unbounded: Array,
+    mix: Array,
+    of_all: Array,
 ) -> Steady:
     if len(system.observe) == 0:
         gain = np.zeros((len(before), mix.shape[1]))
-        return Steady(basis, before, before, before, unbounded, gain, system.transition, of_all)
+        return Steady(basis, before, before, before, unbounded, gain, system.transition, of_all, messages)
     row = system.updated(before)
     closed = system.transition @ row.left
     later = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(row.news, system.observe))
@@ -397,4 +310,5 @@ def _settled(
         gain=row.gain @ mix,
         closed=closed,
         news=of_all,
+        system=messages,
     )

@@ -26,8 +26,8 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.memory import impulses
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.streams.riccati import Steady
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.steady import Steady
 from veilnet.model.common import padded
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks

@@ -26,7 +26,7 @@ from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.streams.riccati import MessageSystem
+from veilnet.bounds.streams.steady import MessageSystem
 from veilnet.model.network import Network
 from veilnet.model.stream_size import refuse_too_large
 

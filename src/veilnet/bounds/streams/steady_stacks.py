@@ -36,8 +36,8 @@ from veilnet._core.stacks import parts, sent_triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.agent.memory import response
-from veilnet.bounds.streams.riccati import Steady, bounded_rows
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
+from veilnet.bounds.streams.steady import ErrorsApart, Steady, bounded_rows
 
 _FEWEST, _MOST = 32, 1 << 14
 _ENOUGH = 1e-12  # of an error: a growth below this counts as rounding (bounds/streams/knowledge)
@@ -55,7 +55,7 @@ _SAMPLE = 256  # agents that decide how many frequencies are tried; all of them 
 
 
 class SteadyOfStacks:
-    """What :class:`veilnet.bounds.streams.riccati.Steady` tells of few agents, of very many.
+    """What :class:`veilnet.bounds.streams.steady.Steady` tells of few agents, of very many.
 
     sanitizers: what all of them send.
     raw:        the steady state of the best filter on raw readings.
@@ -96,12 +96,18 @@ class SteadyOfStacks:
         found = np.mean(_errors(self._network_dynamics, rows, turns, sums.information), axis=0)
         return np.asarray((found + found.T) / 2)
 
-    def errors_apart(self, rows: Array, count: int) -> Array:
-        """Covariances with hindsight of the errors k rows apart, (count, r, r)."""
+    def errors_apart(self, rows: Array, count: int) -> ErrorsApart:
+        """As :meth:`veilnet.bounds.streams.steady.Steady.errors_apart`, of rows of x."""
         turns, sums = self._settled
-        found = _spectrum(self._network_dynamics, rows, turns, sums.information)
+        wandering = self.unbounded if not np.all(self.bounded(rows)) else np.zeros((len(rows.T), 0))
+        moves = wandering.T @ self._network_dynamics[0] @ wandering
+        bounded = rows - (rows @ wandering) @ wandering.T
+        steps = (np.eye(len(moves)) - turns[:, None, None] * moves) @ wandering.T
+        both = np.concatenate([np.broadcast_to(bounded, (len(turns), *rows.shape)), steps], axis=1)
+        found = _spectrum(self._network_dynamics, both, turns, sums.information)
         later = turns ** np.arange(count)[:, None]
-        return np.asarray(np.tensordot(later, found, 1).real / len(turns))
+        apart = np.asarray(np.tensordot(later, found, 1).real / len(turns))
+        return ErrorsApart(apart, rows @ wandering, moves)
 
     def _error_now(self, rows: Array) -> Array:
         combined, *_ = np.linalg.lstsq(self._network.U.T, rows.T, rcond=None)
@@ -189,7 +195,7 @@ def _errors(
 def _spectrum(
     dynamics: tuple[Array, Array], rows: Array, turns: ComplexArray, information: ComplexArray
 ) -> ComplexArray:
-    """A P(ω) A', (f, rows, rows)."""
+    """A P(ω) A*, (f, rows, rows), of rows A, which may differ from frequency to frequency."""
     moves, noise = dynamics
     step = np.eye(len(moves)) - turns[:, None, None] * moves
     sizes = np.sqrt(np.diag(noise))
@@ -199,7 +205,8 @@ def _spectrum(
         known = np.conj(np.swapaxes(step, 1, 2)) @ np.linalg.solve(noise, step) + information
         units = 1.0 / np.sqrt(np.diagonal(known, axis1=1, axis2=2).real)
         half = rows * units[:, None, :]
-        solved = np.linalg.solve(known * units[:, :, None] * units[:, None, :], np.swapaxes(half, 1, 2) + 0j)
+        turned = np.conj(np.swapaxes(half, 1, 2)) + 0j
+        solved = np.linalg.solve(known * units[:, :, None] * units[:, None, :], turned)
         return np.asarray(half @ solved)
     spread = np.linalg.solve(step, positive_root(noise).T + 0j)
     adjoint = np.conj(np.swapaxes(spread, 1, 2))

@@ -30,7 +30,8 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
 from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.bounds.streams.riccati import MessageSystem, steady_state, updated
+from veilnet.bounds.streams.riccati import steady_state
+from veilnet.bounds.streams.steady import MessageSystem, updated
 from veilnet.centre.streams.model import FilterRow
 
 # A steady state is believed when one more row changes it by less than this part; a change of it below the next is

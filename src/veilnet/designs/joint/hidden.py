@@ -70,7 +70,6 @@ def directions_worth_hiding(
     merits = [problem.merit(objective(hiding(objective, blind @ trial)))[0] for trial in trials]
     for trial in trials[np.argsort(merits, kind="stable")[: -(-len(trials) // 2)]]:
         settled = settle(objective, problem, blind, trial)
-        settled /= np.linalg.norm(settled)
         found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
     distinct: list[Array] = []
     for _, candidate in sorted(found, key=lambda pair: pair[0]):
@@ -90,6 +89,7 @@ def settle(
     tolerance: float = SETTINGS.direction_tolerance,
 ) -> Array:
     """C, (d,) or (d, k), that locally minimises the merit of hiding V = fixed + span C, by the quasi-Newton method.
+    Its length is 1 where nothing is fixed.
 
     X = I - M M^+ with M = H V, so that dX is -(X dM M^+) and its transpose.
     """
@@ -111,6 +111,9 @@ def settle(
         return value, (span.T @ slope).reshape(-1)
 
     begin = np.asarray(start, dtype=np.float64).reshape(-1)
-    begin = begin / np.linalg.norm(begin) if fixed is None else begin  # its length says nothing
+    if fixed is None:
+        begin = begin / np.linalg.norm(begin)
     found, _, _ = minimize(merit, begin, Curvature(begin.size), steps, tolerance)
+    if fixed is None:  # the length of a direction says nothing, and what has none is no direction
+        found = found / length if 0 < (length := float(np.linalg.norm(found))) < np.inf else begin
     return min((begin, found), key=lambda flat: merit(flat)[0]).reshape(start.shape)
