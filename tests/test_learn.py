@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import veilnet as vn
-from veilnet.learn import PublicRegressor, SanitizingTransformer
+from helpers.symbol_table import symbol_table
+from veilnet.learn import PublicRegressor, SanitizingTransformer, SymbolClassifier, SymbolRegressor
 
 pytestmark = [
     pytest.mark.small_search,
@@ -32,6 +33,74 @@ AGENTS = {"kitchen": [0, 1, 2], "hall": [3, 4], "bath": [5, 6, 7]}
 @parametrize_with_checks([SanitizingTransformer(common_factor=True), PublicRegressor(common_factor=True)])
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
+
+
+class _SomethingPrivate:
+    """Which scikit-learn's checks do not give."""
+
+    def fit(self, X, y):
+        return super().fit(X, y, sensitive=np.arange(0 if y is None else np.asarray(y).size) % 2)
+
+
+class _Classifier(_SomethingPrivate, SymbolClassifier):
+    pass
+
+
+class _Regressor(_SomethingPrivate, SymbolRegressor):
+    pass
+
+
+FEW = dict.fromkeys(
+    [
+        "check_n_features_in_after_fitting",
+        "check_estimators_nan_inf",
+        "check_fit2d_1feature",
+        "check_classifier_data_not_an_array",
+        "check_regressors_no_decision_function",
+    ],
+    "it has fewer than 16 rows, from which nothing can be certified",
+)
+
+
+@pytest.mark.long
+@parametrize_with_checks([_Classifier(), _Regressor()], expected_failed_checks=lambda _: FEW)
+def test_scikit_learn_checks_of_symbols(estimator, check) -> None:
+    check(estimator)
+
+
+def test_symbols_in_scikit_learn_are_those_of_learn_symbols() -> None:
+    log = symbol_table(300)
+    X, y = np.stack([log[name] for name in "abcd"], axis=1), np.array(log["activity"])
+    agents = {"hall": [0, 1], "attic": [2, 3]}
+    model = clone(SymbolClassifier(agents, guessed=0.75, random_state=3)).fit(X, y, log["person"])
+    assert model.plan_.certificate["sensitive"].guessed <= 0.75
+    fresh = symbol_table(900, seed=2)
+    later, truth = np.stack([fresh[name] for name in "abcd"], axis=1), np.array(fresh["activity"])
+    later[5, :2] = 1e9
+    sent = model.transform(later)
+    assert sent[5, 0] == -1, "an agent in doubt sends nothing"
+    assert sent[5, 1] >= 0
+    columns = dict(zip(("x0", "x1", "x2", "x3"), later.T, strict=True))
+    assert {name: each.tolist() for name, each in model.plan_.send(columns).items()} == dict(
+        zip(model.get_feature_names_out(), sent.T.tolist(), strict=True)
+    )
+    chances = model.predict_proba(later)
+    assert chances.sum(axis=1) == pytest.approx(1)
+    assert np.array_equal(model.predict(later), model.classes_[chances.argmax(axis=1)])
+    assert model.score(later, truth) > 0.8
+
+
+def test_a_number_from_symbols_and_what_symbols_refuse() -> None:
+    log = symbol_table(300)
+    X = np.stack([log[name] for name in "abcd"], axis=1)
+    model = SymbolRegressor("each", random_state=3).fit(X, log["heat"], log["person"], groups=log["session"])
+    assert model.plan_.certificate["sensitive"].blocks == 50
+    fresh = symbol_table(900, seed=2)
+    assert model.score(np.stack([fresh[name] for name in "abcd"], axis=1), fresh["heat"]) > 0.6
+    with pytest.raises(ValueError, match="sensitive: expected what must not be known"):
+        SymbolClassifier().fit(X, log["activity"])
+    with pytest.raises(ValueError, match="found one class"):
+        SymbolClassifier().fit(X, ["sit"] * 300, log["person"])
 
 
 def house(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,6 +12,9 @@ Where the data contradict the model, fitting warns as :func:`veilnet.fit` does (
 Rows of a log resemble their neighbours: validate on blocks of time (``TimeSeriesSplit``), never on rows drawn at
 random.
 
+Where y is a class, or the data are curved, :class:`SymbolClassifier` and :class:`SymbolRegressor` learn a plan of
+symbols instead (:func:`veilnet.learn_symbols`).
+
 Unlike :func:`veilnet.fit`, which refuses them, fitting here bears columns that are constant, repeat
 each other or show y without noise (all of which happen in the folds of a cross-validation): every reading
 is taken to have noise of at least 1e-4 of its deviation.
@@ -28,21 +31,26 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet._core.extras import missing_extra
 from veilnet._core.types import Array
+from veilnet.agent.randomness import noise_source
 from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.fitting import DoubtfulModel, fit_report
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.centre.fusion import Fusion
 from veilnet.designs import design
+from veilnet.io.cells import is_number
 from veilnet.model.network import Network, Prior
 from veilnet.plans.plan import Plan
+from veilnet.symbols.learning import learn_symbols
+from veilnet.symbols.plan import SymbolPlan
 
 try:
-    from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+    from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover - tested in a process of its own
     raise missing_extra("veilnet.learn needs scikit-learn", "sklearn") from error
 
-__all__ = ["PublicRegressor", "SanitizingTransformer"]
+__all__ = ["PublicRegressor", "SanitizingTransformer", "SymbolClassifier", "SymbolRegressor"]
 
 _LEAST_NOISE = 1e-4  # of a reading's deviation, and of correlations
 _ALL = "all"
@@ -153,6 +161,120 @@ class PublicRegressor(RegressorMixin, _Sanitizing):  # type: ignore[misc]
         messages = self._messages(X)
         estimates = Fusion(self.plan_).estimate(messages).public
         return estimates[:, 0] if self._single_target else estimates
+
+
+class _OfSymbols(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What estimators of symbols share: from (X, y, sensitive) to a plan of symbols."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Sequence[Any]] | str | None = None,
+        *,
+        guessed: float | Mapping[str, float] | None = None,
+        public_loss: float | None = None,
+        confidence: float = 0.95,
+        random_state: Any = None,
+    ) -> None:
+        self.agents = agents
+        self.guessed = guessed
+        self.public_loss = public_loss
+        self.confidence = confidence
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sensitive: Any = None, groups: Any = None) -> Any:
+        """Learn from readings X (T, N), public y (T,), private ``sensitive`` (T,) or (T, k), groups of rows."""
+        _check_private(sensitive, False)
+        given, (X, y) = y, validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_consistent_length(X, sensitive, groups)
+        public, cells = _names(given, 1, "y")[0], self._cells(y)
+        private = np.asarray(sensitive).reshape(len(X), -1)
+        hidden = _names(sensitive, private.shape[1], "sensitive")
+        self._columns = _columns_of(self.agents, getattr(self, "feature_names_in_", None), X.shape[1])
+        labels = getattr(self, "feature_names_in_", [f"x{k}" for k in range(X.shape[1])])
+        readings = {agent: [labels[k] for k in mine] for agent, mine in self._columns.items()}
+        table = dict(zip(labels, X.T, strict=True)) | dict(zip(hidden, private.T.tolist(), strict=True))
+        table[public] = cells
+        rng = _generator(self.random_state)
+        seed = int((np.random.default_rng() if rng is None else rng).integers(2**31))
+        self.plan_: SymbolPlan = learn_symbols(
+            table, readings, public, hidden, guessed=self.guessed, public_loss=self.public_loss,
+            blocks=None if groups is None else np.asarray(groups), confidence=self.confidence, seed=seed,
+        )  # fmt: skip
+        return self
+
+    def transform(self, X: Any) -> np.ndarray[Any, Any]:
+        """(T, agents) the symbols that agents send, -1 where one sends nothing."""
+        check_is_fitted(self, "plan_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        source = noise_source(_generator(self.random_state))
+        sent = [
+            self.plan_.agents[agent].send_or_not(X[:, mine], source) for agent, mine in self._columns.items()
+        ]
+        return np.stack(sent, axis=1)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:  # noqa: ARG002
+        """The agents, each of which sends one symbol."""
+        check_is_fitted(self, "plan_")
+        return np.asarray(list(self._columns), dtype=object)
+
+    def _told(self, X: Any) -> Any:
+        sent = self.transform(X)
+        return self.plan_.estimate(dict(zip(self._columns, sent.T, strict=True)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.non_deterministic = True  # where symbols are sent by chance
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+class SymbolClassifier(ClassifierMixin, _OfSymbols):  # type: ignore[misc]
+    """Names the class y from symbols, as the centre of a plan of symbols would.
+
+    agents: as for :class:`SanitizingTransformer`.
+    guessed, public_loss, confidence: as for :func:`veilnet.learn_symbols`.
+    random_state: None draws seeds and coins afresh. A number (or generator) is for simulations.
+
+    ``fit(X, y, sensitive, groups)`` takes what must not be known, and which rows belong together (``blocks``). After
+    it: ``plan_``, with its certificates. ``transform`` gives what agents send, ``predict`` and ``predict_proba`` what
+    the centre makes of that, from the other agents where one sends nothing.
+    """
+
+    def predict_proba(self, X: Any) -> Array:
+        """(T, K) probabilities of ``classes_``."""
+        told = self._told(X).probabilities
+        return np.asarray(
+            told[:, [self.plan_.centre.classes.index(_as_text(each)) for each in self.classes_]]
+        )
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """The most likely classes."""
+        chances = self.predict_proba(X)
+        return np.asarray(self.classes_[np.argmax(chances, axis=1)])
+
+    def _cells(self, y: Any) -> list[str]:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise InvalidRequest(f"y: expected two classes or more, found one class, {self.classes_[0]!r}")
+        return [_as_text(each) for each in y]
+
+
+class SymbolRegressor(RegressorMixin, _OfSymbols):  # type: ignore[misc]
+    """Estimates a number y from symbols; otherwise as :class:`SymbolClassifier`."""
+
+    def predict(self, X: Any) -> Array:
+        """Estimates of y."""
+        return np.asarray(self._told(X).public)
+
+    def _cells(self, y: Any) -> list[float]:
+        return np.asarray(y, float).tolist()  # type: ignore[no-any-return]
+
+
+def _as_text(value: Any) -> str:
+    """A class as text that is not read as a number."""
+    return f"class {value}" if is_number(str(value)) else str(value)
 
 
 def _check_private(sensitive: Any, common_factor: bool) -> None:

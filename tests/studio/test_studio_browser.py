@@ -24,6 +24,7 @@ from helpers.browser import PATIENCE, axe, browser, serious_violations
 from helpers.endless_jobs import make_endless
 from helpers.small_network import small_network
 from helpers.studio_server import studio_served
+from helpers.symbol_table import symbol_table, write_symbol_table
 from veilnet import cli
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
@@ -361,3 +362,46 @@ def test_it_is_accessible(visit: Visit, screen: str) -> None:
     page.focus("#private-2")
     page.keyboard.press("PageUp")
     visit.shown("#command", "--privacy gait=")
+
+
+def test_symbols_are_learned_from_a_table_and_a_plan_is_chosen(opened: Any, tmp_path: Path) -> None:
+    """Columns are guessed by name, several are set at once, and every point of the curve is a certified plan."""
+    log = symbol_table(240)
+    names = {"a": "hall_x", "b": "hall_y", "c": "attic_x", "d": "attic_y"}
+    kept = {names.get(name, name): log[name] for name in ("activity", "person", "a", "b", "c", "d")}
+    write_symbol_table(tmp_path / "log.csv", kept)
+    with studio_served() as address, visiting(opened, address) as visit:
+        page = visit.page
+        page.set_input_files("#file", tmp_path / "log.csv")
+        page.wait_for_selector("#columns")
+        guessed = page.eval_on_selector_all("#roles select", "each => each.map((one) => one.value)")
+        assert guessed == ["", "", "", "reading", "reading", "reading", "reading"]
+        agents = page.eval_on_selector_all("#roles input", "each => each.map((one) => one.value)")
+        assert agents[3:] == ["hall", "hall", "attic", "attic"]
+        page.click("#learn")
+        assert "none is public" in visit.shown("#trouble", "none is")
+        page.fill("#match", "person")
+        page.select_option("#match-role", "private")
+        page.click("#match-set")
+        page.select_option("select[aria-label='What is activity?']", "public")
+        page.click("#learn")
+        visit.shown("#symbols-headline", "The centre learns activity")
+        plans = page.locator("#symbols-plans input").count()
+        assert plans == page.locator("#symbols-curve circle").count() > 1
+        page.check(f"#symbols-plans label:nth-child({plans}) input")
+        page.wait_for_function(
+            "() => document.querySelector('#symbols-plans label:last-child input').checked"
+        )
+        with page.expect_download() as taken:
+            page.click("#symbols a[href='download/symbols.zip']")
+        with zipfile.ZipFile(taken.value.path()) as archive:
+            archive.extractall(tmp_path)
+        plan = vn.SymbolPlan.load(tmp_path / "plan")
+        promise = plan.certificate["person"]
+        assert 1 - promise.confidence == pytest.approx(0.05 / plans), "all hold together"
+        assert f"{plan.score:.3g}" in visit.shown("#symbols-headline", f"{plan.score:.3g}")
+        for agent in plan.agents.values():
+            for meaning in agent.meanings:
+                assert meaning in page.inner_text("#symbols-says")
+        assert not serious_violations(page, axe())
+        assert not [each for each in visit.heard if "400" not in each]

@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet.report.building import report_of
 from veilnet.report.page import stylesheet
 from veilnet.studio.downloads import network_text, plan_archive, report_page
 from veilnet.studio.views import job_states, view
@@ -52,6 +53,8 @@ def application(bench: Workbench) -> Starlette:
             "table": lambda: bench.open_table(name, body),
             "held-out": lambda: bench.hold_out(name, body),
             "fit": lambda: bench.fit(_table(body)),
+            "symbols": lambda: bench.learn(_table(body)),
+            "choose": lambda: bench.choose(_table(body)),
             "ask": lambda: bench.ask(_table(body)),
             "refine": bench.refine,
             "what-if": lambda: bench.what_if(_table(body)),
@@ -64,15 +67,20 @@ def application(bench: Workbench) -> Starlette:
         return await answer(wishes[asked])
 
     def download(request: Request) -> Response:
-        files: dict[str, tuple[Callable[[Any], bytes], str, str]] = {
-            "network.toml": (network_text, "application/toml", bench.now.name),
-            "plan.zip": (plan_archive, "application/zip", "plan.zip"),
-            "report.html": (report_page, "text/html; charset=utf-8", "report.html"),
+        files: dict[str, Callable[[], tuple[bytes, str, str]]] = {
+            "network.toml": lambda: (network_text(bench.now), "application/toml", bench.now.name),
+            "plan.zip": lambda: (plan_archive(bench.now.plan), "application/zip", "plan.zip"),
+            "report.html": lambda: (report_page(bench.now), "text/html; charset=utf-8", "report.html"),
+            "symbols.zip": lambda: (plan_archive(bench.learned.plan), "application/zip", "plan.zip"),
+            "symbols.html": lambda: (
+                report_of(bench.learned.plan).html.encode(),
+                "text/html; charset=utf-8",
+                "report.html",
+            ),
         }
         if request.path_params["name"] not in files:
             return Response(status_code=404)
-        content, kind, name = files[request.path_params["name"]]
-        return _file(content(bench.now), kind, name)
+        return _file(*files[request.path_params["name"]]())
 
     def style(_request: Request) -> Response:
         return Response(stylesheet(), media_type="text/css")

@@ -7,8 +7,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from veilnet.plans.plan import Plan
 from veilnet.report.building import report_of
 from veilnet.studio.workbench import Loaded
+from veilnet.symbols.plan import SymbolPlan
 
 __all__ = ["network_text", "plan_archive", "report_page"]
 
@@ -21,12 +23,12 @@ def network_text(now: Loaded) -> bytes:
         return path.read_bytes()
 
 
-def plan_archive(now: Loaded) -> bytes:
+def plan_archive(made: Plan | SymbolPlan) -> bytes:
     """The plan's folder as a .zip: ``plan/`` with a file for each agent and one for the centre."""
     packed = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan"
-        now.plan.save(plan)
+        made.save(plan)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(plan.rglob("*")):
                 if path.is_file():

@@ -23,9 +23,11 @@ from veilnet.plans.plan import Plan
 from veilnet.report.building import traced_frontier, traced_levels
 from veilnet.studio.asking import Ask
 from veilnet.studio.jobs import Tell
+from veilnet.symbols.learning import SymbolLearner
+from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 
-__all__ = ["NOT_HELD_OUT", "attack", "fitted", "refine", "trace"]
+__all__ = ["NOT_HELD_OUT", "attack", "fitted", "refine", "symbols", "trace"]
 
 _SECONDS = 300.0
 NOT_HELD_OUT = (
@@ -85,3 +87,9 @@ def fitted(tell: Tell, progress: Progress, table: RowSource, roles: dict[str, An
     """The network of a table, its columns given their roles."""
     progress("fitting", 0.0)
     return fit_report(table, **roles)
+
+
+def symbols(tell: Tell, progress: Progress, table: RowSource, roles: dict[str, Any]) -> list[SymbolPlan]:  # noqa: ARG001
+    """Plans of symbols of a table to choose from; all their promises hold together."""
+    learner = SymbolLearner(table, roles["agents"], roles["public"][0], roles["private"], progress=progress)
+    return learner.every_choice()

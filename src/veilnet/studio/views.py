@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,22 @@ from veilnet.report.error_picture import in_words
 from veilnet.report.frontier_section import frontier_section
 from veilnet.report.html import Html, join, paragraph, shown, table
 from veilnet.report.known_section import error_cards, gaps_note
+from veilnet.report.symbols_picture import curve_figure
+from veilnet.report.symbols_section import (
+    promise_cards,
+    rows_section,
+    says_section,
+    symbols_certificate,
+    symbols_headline,
+    symbols_lead,
+)
 from veilnet.report.verdict_section import verdict_section
-from veilnet.report.words import fold, grows, headline
+from veilnet.report.words import at_least, at_most, fold, grows, headline
 from veilnet.studio.choices import audit_choices, by_search
 from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.what_if import known_if
-from veilnet.studio.workbench import Loaded, Workbench
+from veilnet.studio.workbench import Loaded, Symbols, Workbench
+from veilnet.symbols.plan import SymbolPlan
 
 __all__ = ["job_states", "view"]
 
@@ -48,10 +59,60 @@ def view(bench: Workbench) -> dict[str, Any]:
             "columns": shown_table.columns,
             "first": shown_table.first,
         },
+        "symbols": None
+        if bench.symbols is None
+        else {"number": bench.opened["symbols"], **_symbols(bench.symbols)},
         "loaded": None
         if bench.loaded is None
         else {"number": bench.opened["network"], **_loaded(bench.loaded)},
     }
+
+
+def _symbols(now: Symbols) -> dict[str, Any]:
+    """The plans of symbols to choose from, and everything about the chosen one."""
+    plan = now.plan
+    points = [(next(iter(each.certificate.values())).promise, each.score) for each in now.plans]
+    together = (
+        "Every point is a plan with a certificate of its own; they hold together: any one may be taken."
+    )
+    words = ["veilnet", "fit", now.name, "--symbols", "--public", plan.centre.public]
+    words += [
+        word
+        for agent in plan.agents.values()
+        for word in ("--agent", f"{agent.agent}={','.join(agent.names)}")
+    ]
+    words += [word for name in plan.certificate for word in ("--private", name)]
+    asked = [("--guessed", f"{name}={three_digits(each.promise)}") for name, each in plan.certificate.items()]
+    words += [word for pair in asked for word in pair]
+    return {
+        "name": now.name,
+        "chosen": now.chosen,
+        "plans": [_choice(each) for each in now.plans],
+        "headline": symbols_headline(plan),
+        "lead": symbols_lead(plan),
+        "command": " ".join(shlex.quote(word) for word in [*words, "--out", "plan"]),
+        "html": {
+            "curve": curve_figure(plan, points, together),
+            "known": promise_cards(plan),
+            "says": says_section(plan),
+            "rows": rows_section(plan),
+            "certificate": symbols_certificate(plan),
+        },
+    }
+
+
+def _choice(plan: SymbolPlan) -> str:
+    promised = [
+        f"{shown(name)} "
+        + (
+            f"right at most {at_most(each.promise)}"
+            if each.classes
+            else f"off by at least {at_least(each.promise)}"
+        )
+        for name, each in plan.certificate.items()
+    ]
+    kind = "accuracy" if plan.centre.classes else "R²"
+    return f"{join_names(promised)}: {kind} {three_digits(plan.score)}"
 
 
 def job_states(bench: Workbench) -> dict[str, Any]:

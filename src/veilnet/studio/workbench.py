@@ -26,10 +26,11 @@ from veilnet.studio.asking import Ask, read_ask, read_names
 from veilnet.studio.jobs import Job, Task
 from veilnet.studio.nearby import Nearby
 from veilnet.studio.uploads import UploadedTable, network_of, table_of
+from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["Loaded", "Workbench"]
+__all__ = ["Loaded", "Symbols", "Workbench"]
 
 
 @dataclass(eq=False)
@@ -73,16 +74,36 @@ class Loaded:
         return None if now == self.stated.model_error else now
 
 
+@dataclass(eq=False)
+class Symbols:
+    """Plans of symbols that were learned from a table, and which of them is looked at.
+
+    name:  of the table. plans: from the best score to the least to guess; all their promises hold together.
+    roles: of the columns.
+    """
+
+    name: str
+    plans: list[SymbolPlan]
+    roles: Mapping[str, Any]
+    chosen: int = 0
+
+    @property
+    def plan(self) -> SymbolPlan:
+        """The one that is looked at."""
+        return self.plans[self.chosen]
+
+
 class Workbench:
     """The studio without its page."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.loaded: Loaded | None = None
+        self.symbols: Symbols | None = None
         self.table: UploadedTable | None = None
         self.jobs: dict[str, Job] = {}
         self.version = 0
-        self.opened = {"table": 0, "network": 0}
+        self.opened = {"table": 0, "network": 0, "symbols": 0}
         """How many of each were put on the table, so that a page can tell a new one from one that changed."""
 
     # --- what is opened
@@ -105,6 +126,40 @@ class Workbench:
 
     def fit(self, roles: Mapping[str, Any]) -> None:
         """Begin to make a network from the table."""
+        table = self._table_for(roles)
+        self._start("fit", tasks.fitted, (table.file, dict(roles)), lambda made: self._fitted(table, made))
+
+    def learn(self, roles: Mapping[str, Any]) -> None:
+        """Begin to learn plans of symbols from the table."""
+        table = self._table_for(roles)
+        if len(roles.get("public", ())) != 1 or roles.get("time"):
+            raise InvalidRequest("public: symbols say one column, and know no time; choose one, and no time")
+
+        def learned(plans: list[SymbolPlan]) -> None:
+            with self._lock:
+                self.symbols = Symbols(table.name, plans, dict(roles))
+                self.opened["symbols"] += 1
+                self.version += 1
+
+        self._start("symbols", tasks.symbols, (table.file, dict(roles)), learned)
+
+    def choose(self, given: Mapping[str, Any]) -> None:
+        """Look at another of the plans of symbols, ``{"plan": place}``."""
+        with self._lock:
+            if given.get("plan") not in range(len(self.learned.plans)):
+                raise InvalidRequest("plan: expected the place of one of the plans of symbols")
+            self.learned.chosen = int(given["plan"])
+            self.version += 1
+
+    @property
+    def learned(self) -> Symbols:
+        """The plans of symbols; an error where there are none."""
+        if self.symbols is None:
+            raise InvalidRequest("no symbols were learned yet; open a table first")
+        return self.symbols
+
+    def _table_for(self, roles: Mapping[str, Any]) -> UploadedTable:
+        """The table, whose columns were given roles; an error says which is missing."""
         if self.table is None:
             raise InvalidRequest("fit: no table was opened; drop one first")
         unknown = set(roles) - {"agents", "public", "private", "time"}
@@ -112,8 +167,11 @@ class Workbench:
             raise InvalidRequest(
                 f"fit: expected agents, public, private and time, found {sorted(unknown)[0]!r}"
             )
-        table = self.table
-        self._start("fit", tasks.fitted, (table.file, dict(roles)), lambda made: self._fitted(table, made))
+        needed = {"agents": "a reading", "public": "public", "private": "private"}
+        for role, words in needed.items():
+            if not roles.get(role):
+                raise InvalidRequest(f"columns: none is {words} yet; say of at least one column that it is")
+        return self.table
 
     def _fitted(self, table: UploadedTable, made: Calibration) -> None:
         stem = table.name.partition(".")[0] or "network"
@@ -262,7 +320,7 @@ class Workbench:
                 def used(result: Any) -> None:
                     with self._lock:
                         # A network that was made from a table takes the place of the one before.
-                        if name == "fit" or self.loaded is about:
+                        if name in ("fit", "symbols") or self.loaded is about:
                             use(result)
 
                 return used

@@ -182,6 +182,11 @@ class SymbolLearner:
             goal = _least_leak(min(least, best))
         return self._plan(shares, judge, self._best(goal, coins=public_loss is not None), 1.0)
 
+    def every_choice(self) -> list[SymbolPlan]:
+        """A plan for each of the choices; all their certificates hold together, so that any one may be taken."""
+        shares, judge = self._shares
+        return [self._plan(shares, judge, each.codes, 1 / len(self.choices)) for each in self.choices]
+
     # --- steps
 
     @cached_property
@@ -196,9 +201,10 @@ class SymbolLearner:
 
     @cached_property
     def choices(self) -> list[Choice]:
-        """From the finest codes to nearly silent ones: the score against what leaks, by the rows that learn alone.
+        """From fine codes to nearly silent ones: the score against what leaks, by the rows that learn alone.
 
-        Each is searched from the one before, with a smaller leak of every private quantity.
+        Each is searched from the one before, with a smaller leak of every private quantity. Left out are those that
+        another one equals or beats in everything.
         """
         judge = self._shares[1]
         finest, silent = judge.judge(judge.finest()), judge.judge(judge.finest(silent=True))
@@ -210,7 +216,10 @@ class SymbolLearner:
             part = 0.15 / len(_CURVE)
             codes = self._search(_most_score(targets), found[-1].codes, 0.6 + place * part, part, 0.25)
             found.append(Choice(codes, judge.judge(codes)))
-        return found
+        merits = np.array([[each.worth.score, *np.negative(each.worth.leaks)] for each in found])
+        better = [np.all(merits >= mine, axis=1) & np.any(merits > mine, axis=1) for mine in merits]
+        first = np.unique(merits, axis=0, return_index=True)[1]
+        return [found[k] for k in sorted(first) if not better[k].any()]
 
     def _best(self, goal: Goal, *, coins: bool = True) -> list[Code]:
         """The best codes for a goal, from the best of the choices on."""
@@ -234,20 +243,12 @@ class SymbolLearner:
         return search(self._shares[1], goal, begin, steps=steps, coins=coins, rng=rng, advance=advance)
 
     def _curve(self) -> Array:
-        """(choices, 1 + P) the score, and of each private quantity what would be certified, of choices worth having.
-
-        Left out are those that another one equals or beats in everything.
-        """
+        """(choices, 1 + P) of each choice the score, and of each private quantity what would be certified."""
         silence = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), 1.0).values()
-        merits = np.unique(
-            [[each.worth.score, *np.negative(each.worth.leaks)] for each in self.choices], axis=0
-        )
-        beaten = [np.any(np.all(merits >= mine, axis=1) & np.any(merits > mine, axis=1)) for mine in merits]
-        best = merits[~np.array(beaten)]
         return np.array(
             [
-                [score, *(each.expected(-leak) for each, leak in zip(silence, leaks, strict=True))]
-                for score, *leaks in best[::-1].tolist()
+                [each.score, *(one.expected(leak) for one, leak in zip(silence, each.leaks, strict=True))]
+                for each in (choice.worth for choice in self.choices)
             ]
         )
 

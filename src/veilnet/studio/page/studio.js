@@ -3,14 +3,15 @@
 import { ask as request } from "./door.js";
 
 const $ = (id) => document.getElementById(id);
-const JOBS = { fit: "Making the model", trace: "Tracing what more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
+const JOBS = { fit: "Making the model", symbols: "Learning symbols", trace: "Tracing what more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
 const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"]];
 
 let shown = null; // the view on the screen
 let version = -1;
-let place = "welcome"; // which page is seen: welcome, columns or desk
+let place = "welcome"; // which page is seen: welcome, columns, desk or symbols
 let seenTable = 0; // numbers of the table and the network that were last put on the table
 let seenLoaded = 0;
+let seenSymbols = 0;
 let wanted = null; // the question to ask next: while one is on its way only the last one counts
 let underway = null; // the question that is on its way
 let asking = false;
@@ -62,7 +63,7 @@ function open(file) {
 
 function go(where) {
   place = where;
-  for (const each of ["welcome", "columns", "desk"]) $(each).hidden = each !== place;
+  for (const each of ["welcome", "columns", "desk", "symbols"]) $(each).hidden = each !== place;
   $("another").hidden = place === "welcome";
   if (place === "welcome") $("opened").textContent = "";
 }
@@ -83,12 +84,18 @@ function show(view) {
     seenLoaded = view.loaded.number;
     go("desk");
   }
+  if (view.symbols && view.symbols.number > seenSymbols) {
+    seenSymbols = view.symbols.number;
+    go("symbols");
+  }
   if (view.loaded) showDesk(view.loaded);
+  if (view.symbols) showSymbols(view.symbols);
   if (place === "columns") $("opened").textContent = view.table.name;
   showJobs(view.jobs);
 }
 
 function showColumns(table) {
+  const guess = guessRoles(table.columns);
   const rows = table.columns.map((name, place) => {
     const row = document.createElement("tr");
     const head = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
@@ -97,14 +104,37 @@ function showColumns(table) {
     const role = document.createElement("select");
     role.setAttribute("aria-label", `What is ${name}?`);
     for (const [value, words] of ROLES) role.append(new Option(words, value));
-    const agent = Object.assign(document.createElement("input"), { type: "text", hidden: true, value: guessAgent(name) });
+    const agent = Object.assign(document.createElement("input"), { type: "text", value: guess[place].agent });
     agent.setAttribute("aria-label", `Agent that reads ${name}`);
     role.addEventListener("change", () => { agent.hidden = role.value !== "reading"; });
     row.dataset.column = name;
     row.append(head, first, cell(role), cell(agent));
+    setRole(row, guess[place].role);
     return row;
   });
   $("roles").replaceChildren(...rows);
+}
+
+function setRole(row, role) {
+  row.querySelector("select").value = role;
+  row.querySelector("input").hidden = role !== "reading";
+}
+
+// An agent is what several names begin with (torso_x, torso_y) or end in (T_hall, CO2_hall), whichever makes more agents; of as many, longer words.
+function guessRoles(names) {
+  const parts = names.map((name) => name.split(/[_. ]/).filter(Boolean));
+  const shared = [(each) => each[0], (each) => each.at(-1)].map((pick) => {
+    const count = {};
+    for (const each of parts) if (each.length > 1) count[pick(each)] = (count[pick(each)] || 0) + 1;
+    const words = Object.keys(count).filter((word) => count[word] > 1);
+    return { pick, words, size: words.length + words.join("").length / 1e6 };
+  });
+  const { pick, words } = shared[0].size >= shared[1].size ? shared[0] : shared[1];
+  return names.map((name, place) => {
+    const word = parts[place].length > 1 ? pick(parts[place]) : "";
+    if (/^(date|time|timestamp|datetime|when)$/i.test(name)) return { role: "time", agent: name };
+    return words.includes(word) ? { role: "reading", agent: word } : { role: "", agent: parts[place][0] || name };
+  });
 }
 
 function cell(...children) {
@@ -112,8 +142,6 @@ function cell(...children) {
   made.append(...children);
   return made;
 }
-
-const guessAgent = (name) => name.split(/[_. ]/)[0] || name;
 
 function roles() {
   const given = { agents: {}, public: [], private: [] };
@@ -125,6 +153,26 @@ function roles() {
     if (role === "time") given.time = name;
   }
   return given;
+}
+
+function showSymbols(symbols) {
+  if (place === "symbols") $("opened").textContent = symbols.name;
+  text("symbols-headline", symbols.headline);
+  text("symbols-lead", symbols.lead);
+  text("symbols-command", symbols.command);
+  for (const part of ["curve", "known", "says", "rows", "certificate"]) html(`symbols-${part}`, symbols.html[part]);
+  const key = JSON.stringify([symbols.number, symbols.plans]);
+  if ($("symbols-plans").dataset.key !== key) {
+    $("symbols-plans").dataset.key = key;
+    $("symbols-plans").replaceChildren(...symbols.plans.map((words, plan) => {
+      const label = Object.assign(document.createElement("label"), { className: "choice" });
+      const button = Object.assign(document.createElement("input"), { type: "radio", name: "symbols-plan", value: plan });
+      button.addEventListener("change", () => attempt(() => post("api/choose", { plan })));
+      label.append(button, ` ${words}`);
+      return label;
+    }));
+  }
+  $("symbols-plans").querySelectorAll("input")[symbols.chosen].checked = true;
 }
 
 function showDesk(loaded) {
@@ -449,6 +497,11 @@ $("file").addEventListener("change", () => { if ($("file").files[0]) open($("fil
 $("paste").addEventListener("click", () => attempt(() => call("api/network?name=pasted", { method: "POST", body: $("pasted").value })));
 $("another").addEventListener("click", () => go("welcome"));
 $("fit").addEventListener("click", () => attempt(() => post("api/fit", roles())));
+$("learn").addEventListener("click", () => attempt(() => post("api/symbols", roles())));
+$("match-role").append(...ROLES.map(([value, words]) => new Option(words, value)));
+$("match-set").addEventListener("click", () => {
+  for (const row of $("roles").children) if (row.dataset.column.includes($("match").value)) setRole(row, $("match-role").value);
+});
 $("audit-now").addEventListener("click", () => attempt(() => post("api/audit", { rows: rowsChosen() })));
 $("held-out").addEventListener("change", () => { if ($("held-out").files[0]) holdOut($("held-out").files[0]); $("held-out").value = ""; });
 $("model-error").addEventListener("change", () => attempt(() => post("api/model", { model_error: Number($("model-error").value) / 100 })));
