@@ -120,16 +120,15 @@ function setRole(row, role) {
   row.querySelector("input").hidden = role !== "reading";
 }
 
-// An agent is what several names begin with (torso_x, torso_y) or end in (T_hall, CO2_hall), whichever makes more agents; of as many, longer words.
+// An agent is what several names begin with (torso_x, torso_y) or end in (T_hall, CO2_hall): whichever keeps its columns together, or makes more agents.
 function guessRoles(names) {
   const parts = names.map((name) => name.split(/[_. ]/).filter(Boolean));
-  const shared = [(each) => each[0], (each) => each.at(-1)].map((pick) => {
-    const count = {};
-    for (const each of parts) if (each.length > 1) count[pick(each)] = (count[pick(each)] || 0) + 1;
-    const words = Object.keys(count).filter((word) => count[word] > 1);
-    return { pick, words, size: words.length + words.join("").length / 1e6 };
+  const [begin, end] = [(each) => each[0], (each) => each.at(-1)].map((pick) => {
+    const found = parts.filter((each) => each.length > 1).map(pick);
+    const words = [...new Set(found)].filter((word) => found.indexOf(word) !== found.lastIndexOf(word));
+    return { pick, words, runs: found.filter((word, k) => word !== found[k - 1]).length };
   });
-  const { pick, words } = shared[0].size >= shared[1].size ? shared[0] : shared[1];
+  const { pick, words } = end.runs < begin.runs || (end.runs === begin.runs && end.words.length > begin.words.length) ? end : begin;
   return names.map((name, place) => {
     const word = parts[place].length > 1 ? pick(parts[place]) : "";
     if (/^(date|time|timestamp|datetime|when)$/i.test(name)) return { role: "time", agent: name };
