@@ -1,8 +1,6 @@
-"""Symbols: the theorem by simulation, the wearables, and what assuming nothing costs on a Gaussian network.
+"""Symbols: the theorem by simulation, and what assuming nothing costs on a Gaussian network.
 
-    python benchmarks/symbols.py [--quick] [--wearables segments_1_to_40.csv.gz] [--left-out] [--only theorem]
-
-The wearables' log is not part of the repository: Daily and Sports Activities of the UCI repository, id 256.
+python benchmarks/symbols.py [--quick] [--only theorem]
 """
 
 from __future__ import annotations
@@ -16,12 +14,9 @@ from typing import Any
 import numpy as np
 
 import veilnet as vn
-from veilnet.symbols.attackers import attack
 from veilnet.symbols.deviation import Tally, highest_mean
-from veilnet.symbols.learning import SymbolLearner
 
 ALPHA = 0.05
-GUESSED = (0.16, 0.18, 0.20, 0.22, 0.25, 0.30)
 UNITS = ("torso", "right_arm", "left_arm", "right_leg", "left_leg")
 
 
@@ -45,6 +40,7 @@ def theorem(laws: int) -> None:
             found.append((law.max(axis=1).sum(), counted, bound, min(1, mcdiarmid), min(1, bounding)))
         truth, counted, bound, mcdiarmid, bounding = np.array(found).T
         worst = ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / laws)
+        print(f"figure fails_{size}: {np.mean(bound < truth):.3f}")
         print(
             f"  blocks of {size:2d}: fails {np.mean(bound < truth):.4f} (at most {worst:.3f}); median above the "
             f"truth {np.median(bound - truth):.4f}, above the count {np.median(bound - counted):.4f} (McDiarmid "
@@ -59,60 +55,6 @@ def theorem(laws: int) -> None:
         print(
             f"  one cell, chance 0.15, 1,000 blocks of {size}: fails {failed / 20_000:.4f} of 0.05, so tight it is"
         )
-
-
-def wearables(path: Path, guessed: tuple[float, ...], left_out: bool) -> None:
-    """What was asked against activity, certificate, attackers and persons left out."""
-    import pandas as pd
-
-    frame = pd.read_csv(path)
-    for column in frame.filter(like="_std"):
-        frame[column] = np.log(frame[column] + 0.001)
-    agents = {unit: list(frame.filter(regex=f"^{unit}_")) for unit in UNITS}
-    labels = np.unique(
-        (frame.activity * 100 + frame.person) * 100 + (frame.segment - 1) // 5, return_inverse=True
-    )[1]
-    print(
-        "wearables: asked | activity (raw) | person: at most, counted, cells | attackers | symbols | calibration"
-    )
-    for what, blocks in (("rows", None), ("blocks", labels)):
-        started = time.process_time()
-        learner = SymbolLearner(frame, agents, "activity", ["person"], blocks=blocks)
-        for most in guessed:
-            try:
-                plan = learner.under(most)
-            except vn.Infeasible as no:
-                print(f"  {what} {most:.2f} | {no}", flush=True)
-                continue
-            promise = plan.certificate["person"]
-            sizes = " ".join(str(agent.symbols) for agent in plan.agents.values())
-            keeps = [agent.keep for agent in plan.agents.values() if agent.keep < 1]
-            print(
-                f"  {what} {most:.2f} | {plan.score:.4f} ({plan.raw_score:.4f}) | {promise.guessed:.4f}, "
-                f"{promise.counted:.4f}, {promise.cells} | {best_attacker(plan, frame)} | {sizes} {keeps or ''} "
-                f"| {plan.calibration:.4f} | {time.process_time() - started:.0f} s so far",
-                flush=True,
-            )
-            if most == 0.2:
-                print(f"    several rows of one person: {promise.over_rows()}", flush=True)
-    if left_out:
-        scores = []
-        for person in sorted(frame.person.unique()):
-            others = (frame.person != person).to_numpy()
-            rest = frame[others].reset_index(drop=True)
-            plan = vn.learn_symbols(rest, agents, "activity", ["person"], guessed=0.22, blocks=labels[others])
-            fresh = frame[~others].reset_index(drop=True)
-            told = plan.estimate(plan.send(fresh)).public
-            scores.append(float(np.mean(told == fresh.activity.to_numpy())))
-            print(f"  without person {person}: activity {scores[-1]:.3f} on that person", flush=True)
-        print(f"  persons left out in turn: activity {np.mean(scores):.3f} on average")
-
-
-def best_attacker(plan: vn.SymbolPlan, frame: Any) -> str:
-    """The best of six that learn who it is from the tuple, tried on segments later than those they learned from."""
-    found = attack(plan, frame.sort_values("segment").reset_index(drop=True), windows=(1,))
-    best = max(found, key=lambda each: each.right)
-    return f"{best.attacker} {best.right:.3f} of {len(found)}"
 
 
 def planted(rows: int) -> None:
@@ -143,6 +85,8 @@ def planted(rows: int) -> None:
             promise = plan.certificate["g"]
             sizes = [agent.symbols for agent in plan.agents.values()]
             said = f"{plan.score:.3f} with {sizes} symbols, certified {promise.error:.3f}"
+            print(f"figure planted_{round(10 * error)}: {plan.score:.3f}")
+            print(f"figure linear_{round(10 * error)}: {linear}")
         except vn.Infeasible as no:
             said = str(no)[:110]
         print(f"  error of g at least {error}: R² of u: linear {linear}, symbols {said}", flush=True)
@@ -160,8 +104,8 @@ def speed(rows: int) -> None:
         table |= dict(zip(agents[unit], (read + rng.normal(size=read.shape)).T, strict=True))
     wall, cpu = time.perf_counter(), time.process_time()
     plan = vn.learn_symbols(table, agents, "activity", ["person"], guessed=0.2)
-    print(f"speed: learning {rows} rows: {time.process_time() - cpu:.0f} s of one processor, "
-          f"{time.perf_counter() - wall:.0f} s on the clock")  # fmt: skip
+    print(f"figure learn_s: {time.process_time() - cpu:.0f}")
+    print(f"speed: learning {rows} rows took {time.perf_counter() - wall:.0f} s on the clock")
     agent = plan.agents["torso"]
     block = np.tile(np.stack([table[name] for name in agent.names], axis=1), (3, 1))
     sent = []
@@ -179,19 +123,15 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--wearables", type=Path)
-    parser.add_argument("--left-out", action="store_true")
-    parser.add_argument("--only", choices=("theorem", "wearables", "planted", "speed"))
+    parser.add_argument("--only", choices=("theorem", "planted", "speed"))
     asked = parser.parse_args()
-    wanted = {asked.only} if asked.only else {"theorem", "wearables", "planted", "speed"}
+    wanted = {asked.only} if asked.only else {"theorem", "planted", "speed"}
     if "theorem" in wanted:
         theorem(60 if asked.quick else 1000)
     if "speed" in wanted:
         speed(1500 if asked.quick else 6000)
     if "planted" in wanted:
         planted(1500 if asked.quick else 6000)
-    if "wearables" in wanted and asked.wearables is not None:
-        wearables(asked.wearables, GUESSED[2:3] if asked.quick else GUESSED, asked.left_out)
 
 
 if __name__ == "__main__":

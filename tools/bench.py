@@ -15,7 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ON_DATA = {"office": "examples/office.py", "logs": "benchmarks/logs.py"}
+ON_DATA = {
+    "office": "examples/office.py",
+    "logs": "benchmarks/logs.py",
+    "wearables": "benchmarks/wearables.py",
+}
 """The benchmarks that need --data, and what says where to get it."""
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -76,6 +80,11 @@ BENCHMARKS = {
     "symbols": Benchmark(
         "symbols.py",
         "the bound on what symbols tell with known laws, and symbols with a linear plan where that is best",
+        ("--quick",),
+    ),
+    "wearables": Benchmark(
+        "wearables.py",
+        "symbols of body-worn units with six attackers, and with persons left out",
         ("--quick",),
     ),
     "attackers": Benchmark(
@@ -200,7 +209,9 @@ def _read(words: Sequence[str] | None) -> argparse.Namespace:
         help="seconds: with paper, for each solve (60); with --update-docs, for each run (900)",
     )
     parser.add_argument(
-        "--data", type=Path, help="with office: the folder of training.csv, test2.csv; with logs: of all logs"
+        "--data",
+        type=Path,
+        help="with office: the folder of training.csv, test2.csv; with others: of their logs",
     )
     parser.add_argument("--out", type=Path, help="with paper: Markdown file to write the table to")
     given = parser.parse_args(words)
