@@ -11,8 +11,9 @@ from scipy.linalg import block_diag
 import veilnet as vn
 from helpers.networks import direct_information, random_network, random_sanitizers
 from veilnet.agent.dither import counting_dither
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.memory import Memory
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.information import message_covariance
 from veilnet.plans.release_grid import with_release_grid
 

@@ -12,7 +12,7 @@ from scipy import stats
 import veilnet as vn
 from helpers.calibration_truth import random_truth
 from veilnet import cli
-from veilnet.calibration.intervals import growth
+from veilnet.calibration.intervals import growth_in_doubt
 from veilnet.calibration.predictive import uncertain, without_bias
 from veilnet.calibration.shrinkage import shrunk_covariance
 
@@ -78,7 +78,7 @@ def test_the_quick_ceiling_is_that_of_check() -> None:
         truth = random_truth(seed, (1, 3, 2), 3)
         network = with_all_public(truth.network())
         model = (truth.observe[None], truth.noise[None], truth.covariance[None])
-        quick = growth(*model, truth.sizes, network.U, [np.eye(3)[-1:]])
+        quick = growth_in_doubt(*model, truth.sizes, network.U, [np.eye(3)[-1:]])
         assert np.expm1(quick[0, 0]) == pytest.approx(vn.check(network).ceiling["g"], rel=1e-9)
 
 
@@ -97,7 +97,9 @@ def test_without_a_prior_intervals_hold_the_truth_too_or_say_why_there_is_none()
         true = vn.check(
             vn.Network(blocks, 0.25, np.eye(3)[:1], {"g": np.eye(3)[2:]}, resolution=0.0)
         ).ceiling["g"]
-        quick = growth(observe[None], 0.25 * np.eye(6)[None], None, [2, 2, 2], np.eye(3)[:1], [np.eye(3)[2:]])
+        quick = growth_in_doubt(
+            observe[None], 0.25 * np.eye(6)[None], None, [2, 2, 2], np.eye(3)[:1], [np.eye(3)[2:]]
+        )
         assert np.expm1(quick[0, 0]) == pytest.approx(true, rel=1e-8)
         assert promise.interval is not None
         covered += promise.interval.low <= true <= promise.interval.high

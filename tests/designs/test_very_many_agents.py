@@ -8,7 +8,7 @@ import pytest
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
-from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed, mixture, sample
+from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture, sample
 from veilnet.designs.many.recipes import pulled
 from veilnet.model.standard_form import standard_form
 
@@ -45,7 +45,7 @@ def test_a_derivative_by_prices_is_one() -> None:
     signs = np.array([-1.0, 1.0, 1.0])
 
     def told(at: Array) -> Array:
-        shrink = mixed([Rule("prices", at, signs, 0.7)], np.ones(1), observe)
+        shrink = mixed_answers([Rule("prices", at, signs, 0.7)], np.ones(1), observe)
         seen = observe @ estimate
         by_row = np.einsum("sir,sij,sjr->r", seen, shrink, seen)
         return np.asarray(worths @ by_row)

@@ -12,7 +12,8 @@ import veilnet as vn
 from helpers.many_streams import STREAMS, as_stacks
 from helpers.stream_networks import random_stream
 from veilnet.agent.grid import ROUNDING_COST
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.cli import run
 from veilnet.io.plan_archives import Archive
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED

@@ -15,8 +15,8 @@ import pytest
 import veilnet as vn
 from helpers.code_blocks import ROOT, blocks
 from helpers.networks import random_network
-from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.release import release_valid
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.io import _formats, network_schema, sanitizer_files
 from veilnet.io._kinds import Kind, Table
 from veilnet.io.agent_ledger import digest_of, next_hash, start_hash

@@ -13,7 +13,8 @@ import veilnet as vn
 from helpers.grids_of_parts import grid_of
 from helpers.stacked_networks import stacked_network
 from veilnet import cli, cluster
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.auditing.promise import certificate_rows
 from veilnet.designs.power import plan as power_module
 from veilnet.plans.release_grid import with_release_grid

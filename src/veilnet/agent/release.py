@@ -60,7 +60,7 @@ class Released:
 def release(recipe: Recipe, readings: Any, rng: np.random.Generator | int | None = None) -> AnyArray:
     """Sanitize one reading (N_i,) or a block (T, N_i); see :meth:`veilnet.Sanitizer.sanitize`."""
     source = noise_source(rng)
-    numbers = as_numbers(readings, recipe)
+    numbers = readings_as_numbers(readings, recipe)
     if recipe.step is None:
         warnings.warn(
             f"{recipe.speaker}no grid is set, so the low bits of what is sent are not protected: they can "
@@ -121,7 +121,7 @@ class Reads(Protocol):
     def speaker(self) -> str: ...
 
 
-def as_numbers(readings: Any, recipe: Reads) -> Array:
+def readings_as_numbers(readings: Any, recipe: Reads) -> Array:
     """Readings as float64; refusals never quote what was given, and never chain an error that would.
 
     Columns with names are taken by name where the sanitizer knows those of its readings; others are left alone.

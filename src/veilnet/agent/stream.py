@@ -23,7 +23,7 @@ from veilnet._core.types import AnyArray, Array, Integers
 from veilnet._core.validation import as_vector
 from veilnet.agent.randomness import NoiseSource
 from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
-from veilnet.agent.release import NotPrivate, as_numbers
+from veilnet.agent.release import NotPrivate, readings_as_numbers
 
 
 class Stream:
@@ -63,7 +63,7 @@ class Stream:
         A row in which a reading is not finite was missed: it is infinite in every number, of which nothing may be
         sent but the fact. Readings of a wrong shape or type raise InvalidReading, and the stream is where it was.
         """
-        numbers = as_numbers(readings, self._recipe)
+        numbers = readings_as_numbers(readings, self._recipe)
         rows = numbers.reshape(-1, self._recipe.readings)
         values = np.empty((len(rows), self._recipe.sent))
         for start in range(0, len(rows), ROWS_AT_ONCE):

@@ -10,11 +10,11 @@ from veilnet._core.linalg import condition_of_triangle
 from veilnet._core.types import Array, Integers
 from veilnet.calibration.checks import (
     curvature,
+    explained_by,
     held_out,
     ljung_box,
     normality,
     skewness_and_kurtosis,
-    told_by,
     unequal_noise,
 )
 from veilnet.calibration.intervals import FreePrivacy
@@ -117,7 +117,7 @@ def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> t
     skewness, kurtosis = skewness_and_kurtosis(centred)
     improbable = normality(skewness, kurtosis, effective_rows(rows, persistence))
     is_public = np.array([name in roles.public_columns for name in roles.parameters])
-    told = told_by(parameters, parameters[:, is_public])
+    told = explained_by(parameters, parameters[:, is_public])
     return tuple(
         ParameterReport(
             name=name,

@@ -128,7 +128,7 @@ def _explained(targets: Array, known: Array, added: Array, effective: Array) -> 
     return np.asarray(adjusted), np.asarray(gammaincc(rank / 2.0, effective * part / 2.0))
 
 
-def told_by(targets: Array, given: Array) -> Array:
+def explained_by(targets: Array, given: Array) -> Array:
     """R² of each target column given other columns, adjusted for their number."""
     rows, count = given.shape
     if rows - count - 1 < 1:

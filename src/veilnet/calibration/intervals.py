@@ -108,7 +108,7 @@ def ceiling_intervals(
     observe, noise, covariance = drawn_models(readings, parameters, length)
     if len(observe) < _DRAWS:  # values come in too few blocks
         return {}
-    grown = growth(
+    grown = growth_in_doubt(
         observe,
         np.where(joint, noise, 0.0),
         covariance if prior else None,
@@ -134,7 +134,7 @@ def interval_of(grown: Array, blocks: int, lost: int) -> Interval:
     return Interval(*(float(np.expm1(max(end, 0.0))) for end in ends))
 
 
-def growth(
+def growth_in_doubt(
     observe: Array,
     noise: Array,
     covariance: Array | None,

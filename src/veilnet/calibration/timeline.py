@@ -60,7 +60,8 @@ class TimeReport:
 
     def __str__(self) -> str:
         parts = [
-            f"By {self.column!r}: {moment(self.first)} to {moment(self.last)}, a row every {duration(self.step)}"
+            f"By {self.column!r}: {date_or_seconds(self.first)} to {date_or_seconds(self.last)}, "
+            f"a row every {duration(self.step)}"
         ]
         if not self.is_regular:
             parts[0] += f" (the median: only {self.in_step:.0%} of the rows keep to it, so they have no step)"
@@ -139,7 +140,7 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
     )
 
 
-def moment(seconds: float) -> str:
+def date_or_seconds(seconds: float) -> str:
     """A date where seconds count from 1970, else a plain number."""
     if not _FIRST_DATE < seconds < 1e11:
         return f"{seconds:g} s"

@@ -34,7 +34,7 @@ def centre_of(path: Path, gate: float | None, *, keep: bool) -> Fusion:
     return Fusion(model, gate=gate, keep=keep)
 
 
-def check_stream(fusion: Fusion, key: RowKey, lag: int | None) -> None:
+def refuse_what_a_stream_lacks(fusion: Fusion, key: RowKey, lag: int | None) -> None:
     """Refuse what does not go with the kind of plan."""
     if not fusion.is_stream:
         if lag is not None:

@@ -54,7 +54,7 @@ def command(
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
     did not arrive, and the estimate heeds which it is. Its messages are tested against the rows before, too.
     """
-    from veilnet.cli._following import centre_of, check_stream, estimates
+    from veilnet.cli._following import centre_of, estimates, refuse_what_a_stream_lacks
     from veilnet.cli._fusing_notes import Notes
     from veilnet.cli._shared import microseconds, print_json, progress
     from veilnet.cli._symbols import fuse_symbols, is_symbols, refuse_other
@@ -72,7 +72,7 @@ def command(
     with ExitStack() as stack:
         opened = merged(fusion.sent, fusion.model.plan, notes.leave_out)
         files, key, aligned = stack.enter_context(opened)
-        check_stream(fusion, key, lag)
+        refuse_what_a_stream_lacks(fusion, key, lag)
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(file.source.size for file in files.values())
         steps = stack.enter_context(progress("fusing", size))

@@ -31,7 +31,7 @@ from veilnet.designs.questions import Worst, one_target, read_asked, refuse_abov
 from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
 from veilnet.recheck.route import Recheck
-from veilnet.verdict.shares import share_tolerance, share_weights
+from veilnet.verdict.shares import public_weights, share_tolerance
 
 __all__ = ["check", "design", "verify"]
 
@@ -142,7 +142,7 @@ class _Run:
         """The weights and the tolerance of the shares of all agents."""
         with one_thread():
             amplified = max(self.whole.conditioning, self.first.condition)
-            weights = share_weights(self.whole.raw_triangle, self.whole.U)
+            weights = public_weights(self.whole.raw_triangle, self.whole.U)
             return weights, share_tolerance(amplified, self.first.readings)
 
     def free(self, targets: Mapping[str, float]) -> PartsPlan:

@@ -25,10 +25,10 @@ from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
 from veilnet.agent.recipe import prepare
 from veilnet.agent.release import NotPrivate, release_valid
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.cluster.files import HEADER, read_arrays, read_header, write_arrays, write_header
 from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.cluster.plans import numbers_sent, plan_name, senders_of, sent_by, silent_in

@@ -24,8 +24,9 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.words import times
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.cluster.files import read_arrays, read_header, write_header
 from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.io._atomic import remember_folder

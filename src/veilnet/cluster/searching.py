@@ -41,7 +41,7 @@ from veilnet.designs.many import (
     Question,
     Rule,
     evenly,
-    mixed,
+    mixed_answers,
     search_closed_forms,
     standing_for,
 )
@@ -160,7 +160,7 @@ def mixture_sums(part: PartFile, white: White, recipes: Sequence[Rule], weights:
     """The last pass: what every agent of a part sends in a mixture, written as a part of the plan."""
 
     def make() -> tuple[Array, Array, Integers]:
-        shrink = [mixed(recipes, weights, each) for each in white.stacks(part)]
+        shrink = [mixed_answers(recipes, weights, each) for each in white.stacks(part)]
         return normal_rows(np.concatenate(shrink), part.network.roots)
 
     return sent_sums(part, key_of(part.digest, white, weights, *recipes), make)

@@ -30,7 +30,7 @@ from veilnet.designs.questions import (
     refuse_worst_above_limit,
     worst_above_ceiling,
 )
-from veilnet.designs.secrets import SeenAtMost, in_numbers, stream_plan_for_secrets
+from veilnet.designs.secrets import SeenAtMost, secrets_in_numbers, stream_plan_for_secrets
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import RowTradeoff, Tradeoff
 from veilnet.designs.worst import (
@@ -161,7 +161,7 @@ def design(
             return _by_power(verdict, power, method, progress)
         if method == "perfect" and asked.seen and not hidden_for_free(verdict, asked.seen):
             raise seen_for_free(verdict, asked.seen)
-        wanted = asked if network.is_stream else in_numbers(network, asked)
+        wanted = asked if network.is_stream else secrets_in_numbers(network, asked)
         refuse_above_limit(verdict.limit, wanted.targets)
         if method in ("noise", "alternating"):
             plan = _by_the_paper(verdict, wanted, method, partial=partial, sweeps=visits, progress=progress)

@@ -25,7 +25,7 @@ from veilnet.designs.joint import (
     JointResult,
     SearchOptions,
     inside,
-    within,
+    restricted_to,
 )
 from veilnet.designs.joint.withholding import both, hiding_what_shares_hide, telling_nothing
 from veilnet.designs.many import ManyCurve, are_many
@@ -129,7 +129,7 @@ class Within:
         self._objective = JointObjective(form)
         self._faces = hiding_faces(form, hidden, options.seed)
         self._curve = curve_through(
-            within(form, self._faces),
+            restricted_to(form, self._faces),
             np.where(hidden, 0.0, weights),
             options,
             np.where(hidden, 0.0, floors),

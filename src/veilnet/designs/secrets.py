@@ -196,7 +196,7 @@ def _bounded(above: Array, below: Array | float, name: str) -> Array:
         ) from None
 
 
-def in_numbers(network: Network, asked: Asked) -> Asked:
+def secrets_in_numbers(network: Network, asked: Asked) -> Asked:
     """The same with p_j for secrets of one row, whose M is a number."""
     numbers = {}
     for name, mu in asked.seen.items():

@@ -13,8 +13,9 @@ import numpy as np
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.model.network import Network
 
 

@@ -26,8 +26,8 @@ from veilnet.designs.joint import (
     JointResult,
     SearchOptions,
     inside,
+    restricted_to,
     telling_nothing,
-    within,
 )
 from veilnet.designs.joint.withholding import both
 from veilnet.designs.perfect import reachable
@@ -141,9 +141,9 @@ class RowTradeoff(Tradeoff):
     def _how(self, found: JointResult) -> dict[str, Any]:
         """How it was found, with the multipliers by name where they prove it."""
         if found.multipliers is None:
-            return how_found(found)
+            return search_details(found)
         named = dict(zip(self.verdict.network.private, found.multipliers.tolist(), strict=True))
-        return how_found(found) | {"multipliers": named}
+        return search_details(found) | {"multipliers": named}
 
     def _answers(self, curve: FlooredCurve, aims: list[dict[str, float]]) -> Iterator[Answer]:
         for aim in aims:
@@ -176,10 +176,10 @@ class RowTradeoff(Tradeoff):
             if np.all(at.privacy >= others):
                 found.append((at.loss, faces, details))
                 break
-            curve = curve_through(within(form, faces), others, self.options)
+            curve = curve_through(restricted_to(form, faces), others, self.options)
             narrowed = curve.at(float(others.max()))
             shrink = inside(faces, narrowed.shrink)
-            found.append((narrowed.loss, shrink, details | how_found(narrowed)))
+            found.append((narrowed.loss, shrink, details | search_details(narrowed)))
             if len(found) == 2:
                 break
         for _, shrink, how in sorted(found, key=lambda each: each[0]):
@@ -187,7 +187,7 @@ class RowTradeoff(Tradeoff):
         yield [0 * x for x in found[0][1]], details
 
 
-def how_found(result: JointResult) -> dict[str, Any]:
+def search_details(result: JointResult) -> dict[str, Any]:
     """How a joint solution was found, for the plan's details."""
     return {
         "starts": result.starts,

@@ -34,11 +34,11 @@ from veilnet.designs.joint import (
     SearchOptions,
     inside,
     least_loss,
+    restricted_to,
     telling_nothing,
-    within,
 )
 from veilnet.designs.secrets import least_errors
-from veilnet.designs.tradeoff import RowTradeoff, how_found
+from veilnet.designs.tradeoff import RowTradeoff, search_details
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
 from veilnet.plans.asked import Asked
@@ -128,7 +128,7 @@ def worst_direction_plan(verdict: Verdict, asked: Asked, options: SearchOptions)
             found = _every_direction(form, targets, directions, options)
             if np.any(JointObjective(form).privacy(found.shrink) < kept):
                 found = _with_floors(form, asked, directions, kept, options)
-            yield tradeoff.answer(found.shrink, how_found(found))
+            yield tradeoff.answer(found.shrink, search_details(found))
         # Nothing told of a parameter leaves every direction of it at its limit.
         about = np.array([name in asked.numbered or asked.floors.get(name, 0.0) > 0 for name in targets])
         nothing = telling_nothing(form, about, options.seed)[0].shrink
@@ -149,7 +149,7 @@ def _with_floors(
     if not np.any(hidden):
         return _every_direction(form, raised, directions, options)
     faces = hiding_faces(form, hidden, options.seed)
-    found = _every_direction(within(form, faces), raised, directions, options)
+    found = _every_direction(restricted_to(form, faces), raised, directions, options)
     return replace(found, shrink=inside(faces, found.shrink))
 
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet.agent.grid import checked_steps
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, check_sanitizers, mechanisms
+from veilnet.agent.mechanisms import Mechanisms, check_sanitizers, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.io import _archives, sanitizer_files
 from veilnet.io._archives import Arrays, open_arrays
 from veilnet.io._atomic import replacing

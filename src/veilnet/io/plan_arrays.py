@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from veilnet.agent.mechanisms import SanitizerStack, mechanisms
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.io._archives import Arrays
 from veilnet.io.network_schema import network_arrays
 from veilnet.io.sanitizer_files import SANITIZER, values_of

@@ -316,14 +316,19 @@ class Network(Frozen):
     @derived
     def raw_triangle(self) -> Array:
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
-        if not self.R.independent or fits_at_once(self.N * self.L):
-            return triangle(np.concatenate([self.prior_root, self.white_observe]))
+        whole = not self.R.independent or fits_at_once(self.N * self.L)
+        told = self.white_observe if whole else self.readings_triangle
+        return triangle(np.concatenate([self.prior_root, told]))
+
+    @property
+    def readings_triangle(self) -> Array:
+        """T with T'T = Σ H_i'R_i^-1 H_i, (L, L), of independent noise: what one row of raw readings tells."""
         triangles = (
             stack_triangle(self.blocks.take(self.H, group.agents[part]), roots[part])
             for group, roots in zip(self.blocks.groups, self.R.own_roots(), strict=True)
             for part in parts(group.count, group.size * self.L)
         )
-        return triangle(np.concatenate([self.prior_root, joined_triangle(triangles, self.L)]))
+        return joined_triangle(triangles, self.L)
 
     @derived
     def conditioning(self) -> float:

@@ -350,10 +350,10 @@ def make_plan(
             f"the {method} plan is not confirmed and was not returned: {certificate.complaint()}; "
             f"{_advice(network)}"
         )
-    return sealed(network, gridded, method, promise, certificate, noted)
+    return sealed_plan(network, gridded, method, promise, certificate, noted)
 
 
-def sealed(
+def sealed_plan(
     network: Network, sanitizers: Mapping[str, Sanitizer], method: str, promise: Promise,
     certificate: Certificate, details: Mapping[str, Any], proof: Proof | None = None,
 ) -> Plan:  # fmt: skip

@@ -15,8 +15,9 @@ from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
-from veilnet.agent.mechanisms import Mechanisms, Sanitizers, SanitizerStack, mechanisms
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.agent.recipe import reach
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.information import message_covariance, own_covariances
 from veilnet.bounds.knowledge import Outlook
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge

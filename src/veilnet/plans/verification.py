@@ -35,7 +35,7 @@ from veilnet.plans.certificate import (
 )
 from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
-from veilnet.plans.plan import Plan, sealed
+from veilnet.plans.plan import Plan, sealed_plan
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.review.inspection import inspect
 from veilnet.sums.handing_out import handed_out
@@ -167,7 +167,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         if not each.ok:
             raise InvalidPlan(each.note)
     proof = None if saved.proof_file is None or isinstance(saved.proof_file[1], str) else saved.proof_file[1]
-    return sealed(
+    return sealed_plan(
         saved.network, saved.sanitizers, saved.method, saved.promise, certificate, saved.details, proof
     )
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 

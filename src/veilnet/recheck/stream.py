@@ -22,7 +22,7 @@ from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.recheck.route import deviations
 from veilnet.recheck.stream_gaps import least_errors_with_gaps
-from veilnet.recheck.stream_spectra import Hindsight, information, raw_information
+from veilnet.recheck.stream_spectra import Hindsight, information, raw_spectra
 from veilnet.recheck.stream_sum import growth_of_sum
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import UNSEEN, error_now, error_of_raw_filter, hidden_for_good
@@ -34,7 +34,7 @@ class StreamRecheck:
     def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
         self.network, self._mechanisms = network, mechanisms(network, sanitizers)
         self._sent = Hindsight(network, partial(information, network, self._mechanisms))
-        self._raw = Hindsight(network, partial(raw_information, network))
+        self._raw = Hindsight(network, partial(raw_spectra, network))
         self._silent = Hindsight(network, lambda turns: np.zeros((len(turns), network.L, network.L), complex))
 
     @cached_property

@@ -25,7 +25,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.recheck.stream_window import RowWindow
-from veilnet.recheck.stream_witness import corrected, gain_of, whitening
+from veilnet.recheck.stream_witness import corrected, gain_of, whitening_rows
 
 _FIRST, _LONGEST = 16, 16384  # rows; what keeps 0.999 of itself a row is forgotten after some 10,000
 _SETTLED = 1e-8  # of an error: what twice as many rows may add to it
@@ -99,7 +99,7 @@ class _BetweenKnown:
             self._moved = np.concatenate([self._moved, self._goal @ self._through])
         self._done = rows
         self._factor = _triangle(factors)
-        at_end = whitening(self._error)
+        at_end = whitening_rows(self._error)
         through, ahead = at_end @ self._through, at_end @ self._ahead
         self._whole_factor = _triangle([self._factor, through])
         self._moved_at_all = self._moved - ahead.T @ through

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.model.network import Network
 from veilnet.recheck import sums
 from veilnet.recheck.stream_window import SETTLED, unit_sizes, white_noise
@@ -135,17 +136,14 @@ def spectrum_at(
     return np.asarray(-((rows * sizes) @ solved))
 
 
-def raw_information(network: Network, turns: ComplexArray) -> ComplexArray:
+def raw_spectra(network: Network, turns: ComplexArray) -> ComplexArray:
     """J(ω) of the readings themselves, (f, L, L); f = 1 where their noise is white."""
     if network.colour is not None or not network.R.independent:
         return np.asarray(network.H.T @ np.linalg.solve(noise_spectrum(network, turns), network.H))
     groups = network.blocks.groups
     rows = (network.blocks.take(network.H, group.agents) for group in groups)
     return np.asarray(
-        sum(
-            sums.raw_information(mine, network.R.stack(group))
-            for mine, group in zip(rows, groups, strict=True)
-        )
+        sum(sums.raw_sum(mine, network.R.stack(group)) for mine, group in zip(rows, groups, strict=True))
     )[None]
 
 

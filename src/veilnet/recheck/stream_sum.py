@@ -16,14 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.model.network import Network
 from veilnet.recheck.stream_spectra import (
     ComplexArray,
     adjoint,
     agents_at,
     in_pieces,
-    raw_information,
+    raw_spectra,
     responses,
     settled,
     turns_of,
@@ -107,7 +108,7 @@ class _RawFilter:
 
         dynamics = network.dynamics
         assert dynamics is not None
-        information = raw_information(network, turns_of(2))[0]
+        information = raw_spectra(network, turns_of(2))[0]
         units = unit_sizes(dynamics.transition, dynamics.noise)
         moves = dynamics.transition / units[:, None] * units
         news = dynamics.noise / np.outer(units, units)

@@ -95,11 +95,11 @@ def hidden_for_good(window: RowWindow) -> Array:
 def gain_of(window: RowWindow, before: Array) -> tuple[Array, Array]:
     """(K, W) of a row, from the error of the state before it: W'W = S^+, the covariance of what it tells anew."""
     seen = window.observe @ before
-    white = whitening(seen @ window.observe.T + window.noise)
+    white = whitening_rows(seen @ window.observe.T + window.noise)
     return np.asarray(seen.T @ white.T @ white), white
 
 
-def whitening(covariance: Array) -> Array:
+def whitening_rows(covariance: Array) -> Array:
     """W, W'W the inverse of a covariance, without combinations that repeat others."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     kept = values > _REPEATS * np.max(values, initial=0.0)

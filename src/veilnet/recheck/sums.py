@@ -27,7 +27,7 @@ from veilnet.model.network import Network
 _AGENTS_AT_ONCE = 2048
 
 
-def raw_information(observe: Array, noise: Array) -> Array:
+def raw_sum(observe: Array, noise: Array) -> Array:
     """Σ H_i'R_i^-1 H_i, (L, L): R has no direction to drop.
 
     observe: H_i, (S, n, L).
@@ -172,7 +172,7 @@ def _raw_information(network: Network) -> Array:
         return np.asarray((raw + raw.T) / 2)
     total = np.zeros((network.L, network.L))
     for group in network.blocks.groups:
-        total += raw_information(network.blocks.take(network.H, group.agents), network.R.stack(group))
+        total += raw_sum(network.blocks.take(network.H, group.agents), network.R.stack(group))
     return total
 
 

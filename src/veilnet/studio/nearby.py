@@ -30,7 +30,7 @@ from veilnet.designs.joint import (
 )
 from veilnet.designs.perfect import perfect_plan, reachable
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
-from veilnet.designs.tradeoff import how_found
+from veilnet.designs.tradeoff import search_details
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import OtherDither, Plan, make_plan
@@ -176,5 +176,5 @@ class Nearby:
             sanitizers_from_shrink(network, found.shrink),
             "joint",
             replace(asked, floors=floors, given_up=self.given_up),
-            details={**reachable(self.verdict), **how_found(found)},
+            details={**reachable(self.verdict), **search_details(found)},
         )

@@ -17,7 +17,7 @@ from veilnet.calibration.fitting import Calibration
 from veilnet.designs.choice import design
 from veilnet.designs.frontiers import Frontier
 from veilnet.designs.questions import read_asked
-from veilnet.designs.secrets import in_numbers
+from veilnet.designs.secrets import secrets_in_numbers
 from veilnet.io.template import house
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
@@ -348,7 +348,7 @@ def _beside(nearby: Nearby, asked: Ask) -> Plan | None:
     if asked.loss is not None:
         return nearby.within(asked.loss)
     network = nearby.verdict.network
-    plan = nearby.plan(dict(in_numbers(network, read_asked(network, asked.targets)).targets))
+    plan = nearby.plan(dict(secrets_in_numbers(network, read_asked(network, asked.targets)).targets))
     hidden = all(plan.detectability[name].longest.auc <= asked.privacy[name] for name in asked.seen)
     return plan if hidden else None
 

@@ -26,7 +26,7 @@ from veilnet._core.types import AnyArray, Array, Booleans, Integers
 from veilnet._core.validation import as_name, as_names
 from veilnet._core.words import join_names
 from veilnet.agent.randomness import NoiseSource, noise_source
-from veilnet.agent.release import NotPrivate, Released, as_numbers
+from veilnet.agent.release import NotPrivate, Released, readings_as_numbers
 from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
 
 __all__ = ["Layer", "SymbolAgent"]
@@ -163,7 +163,7 @@ class SymbolAgent(Frozen):
         the range of the calibration: nothing of the block is sent then. :meth:`release` sends the other rows.
         """
         source = noise_source(rng)
-        numbers = as_numbers(readings, _Row(len(self.names), self.names, self.speaker))
+        numbers = readings_as_numbers(readings, _Row(len(self.names), self.names, self.speaker))
         rows = numbers.reshape(-1, len(self.names))
         released = self.release(in_windows(list(rows.T), windows_of(len(rows), self.window)), source)
         if released.reasons:

@@ -5,7 +5,7 @@ U Ψ_i Θ_i = 0 for every agent; any mechanism at all that keeps it lets the cen
 sending a basis of the share and nothing else is best for every measure of privacy (mathematics, section 3).
 
 What each agent of a stack has to send takes a small SVD each, batched. All that an agent needs of the
-others is the weights W = T^-1 A' of L x rank(U) numbers (:func:`share_weights`): its share in readings of unit noise
+others is the weights W = T^-1 A' of L x rank(U) numbers (:func:`public_weights`): its share in readings of unit noise
 is (H_i W)'L_i^-T, with T the upper triangular root of the raw information and A an orthonormal basis of U T^-1.
 """
 
@@ -21,7 +21,8 @@ from veilnet._core.blocks import Group
 from veilnet._core.linalg import EPS, orthonormal_rows, solve_lower_batch, solve_upper
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
 
@@ -100,7 +101,7 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
 def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareStack]]:
     sizes = zip(network.blocks.groups, network.R.own_roots(), strict=True)
     if network.R.independent:
-        weights = share_weights(network.raw_triangle, network.U)
+        weights = public_weights(network.raw_triangle, network.U)
         for group, roots in sizes:
             yield group, share_stack(network.blocks.take(network.H, group.agents), roots, weights, tolerance)
         return
@@ -143,7 +144,7 @@ def share_tolerance(conditioning: float, readings: int, finer: float = 1.0) -> f
     return max(_SMALLEST_PART, finer * 64 * EPS * conditioning * float(np.sqrt(readings)))
 
 
-def share_weights(upper: Array, public: Array) -> Array:
+def public_weights(upper: Array, public: Array) -> Array:
     """W = T^-1 A', (L, rank U), with A an orthonormal basis of U T^-1.
 
     upper:  T, upper triangular, T'T = J0 + H'R^-1 H over all agents.
@@ -158,7 +159,7 @@ def share_parts(observe: Array, roots: Array, weights: Array) -> Array:
 
     observe: H_i, (S, n, L).
     roots:   L_i with L_i L_i' = R_i, (S, n, n).
-    weights: W of :func:`share_weights`, (L, r).
+    weights: W of :func:`public_weights`, (L, r).
     """
     count, size, length = observe.shape
     half = (observe.reshape(-1, length) @ weights).reshape(count, size, -1)

@@ -19,7 +19,7 @@ from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.streams.riccati import steady_state
-from veilnet.bounds.streams.share_sums import raw_where_determined, readings_triangle
+from veilnet.bounds.streams.share_sums import raw_where_determined
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady import ErrorsApart, MessageSystem, Steady
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
@@ -129,7 +129,7 @@ def raw_stream(network: Network) -> Steady:
         return steady_state(message_model(network))
     # With white noise independent between agents only the L x L information of a row counts, however many they are.
     moves, noise = network.dynamics.transition, network.dynamics.noise
-    return steady_state(MessageSystem(moves, noise, readings_triangle(network), np.eye(network.L)))
+    return steady_state(MessageSystem(moves, noise, network.readings_triangle, np.eye(network.L)))
 
 
 def silent_stream(network: Network) -> StreamKnowledge:

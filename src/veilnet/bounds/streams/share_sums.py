@@ -20,12 +20,10 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._core.lyapunov import undetectable_directions
-from veilnet._core.stacks import joined_triangle, parts
-from veilnet._core.stacks import raw_triangle as stack_triangle
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.memory import impulses
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady import Steady
 from veilnet.model.common import padded
@@ -57,7 +55,7 @@ class ShareSystem:
         if by_stacks(network):
             moves = network.dynamics.transition
             error = steady.error(np.eye(network.L), hindsight=False)
-            upper = readings_triangle(network)
+            upper = network.readings_triangle
             root = cholesky(_regular(network.U @ error @ network.U.T))
             taken = (error @ upper.T) @ upper
             return cls(moves - taken @ moves, solve_lower(root, network.U), root, error=error)
@@ -74,16 +72,6 @@ class ShareSystem:
         assert self.error is not None
         white = solve_lower_batch(roots, observe)
         return self.error @ np.swapaxes(solve_lower_batch(roots, white, transposed=True), 1, 2)
-
-
-def readings_triangle(network: Network) -> Array:
-    """T with T'T = Σ H_i'R_i^-1 H_i, (L, L): what one row of raw readings tells, without what is known beforehand."""
-    triangles = (
-        stack_triangle(network.blocks.take(network.H, group.agents[part]), roots[part])
-        for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True)
-        for part in parts(group.count, group.size * network.L)
-    )
-    return joined_triangle(triangles, network.L)
 
 
 def _regular(covariance: Array) -> Array:

@@ -34,8 +34,9 @@ from veilnet._core.linalg import positive_root, solve_lower_batch, triangle
 from veilnet._core.lyapunov import lasting_directions, spectral_radius, unseen_directions
 from veilnet._core.stacks import parts, sent_triangle
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.memory import response
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 from veilnet.bounds.streams.steady import ErrorsApart, Steady, bounded_rows
 

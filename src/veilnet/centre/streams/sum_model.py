@@ -23,8 +23,9 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 from veilnet.centre.streams.model import vague_start

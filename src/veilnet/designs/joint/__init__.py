@@ -17,7 +17,7 @@ from veilnet.designs.joint.search import followed, least_loss_problem, spent
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import SearchOptions
-from veilnet.designs.joint.withholding import inside, telling_nothing, within
+from veilnet.designs.joint.withholding import inside, restricted_to, telling_nothing
 
 __all__ = [
     "INFORMATION_FLOOR",
@@ -34,8 +34,8 @@ __all__ = [
     "inside",
     "least_loss",
     "least_loss_problem",
+    "restricted_to",
     "share_projectors",
     "spent",
     "telling_nothing",
-    "within",
 ]

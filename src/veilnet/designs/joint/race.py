@@ -16,7 +16,7 @@ from veilnet.designs.joint.objective import Objective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.run import Run, toward_vertex
 from veilnet.designs.joint.settings import SETTINGS, Pace
-from veilnet.designs.joint.snap import Finished, finish, retreat
+from veilnet.designs.joint.snap import Finished, retreat, simplest_near
 from veilnet.designs.joint.telling import Teller
 
 
@@ -134,7 +134,7 @@ class Race:
 
     def finish(self, run: Run) -> None:
         """Hand out what a start has reached."""
-        self.finished.append((finish(self.objective, run.problem, run.shrink), run))
+        self.finished.append((simplest_near(self.objective, run.problem, run.shrink), run))
 
     def stop(self) -> None:
         """Hand out the best so far of a search that was stopped."""

@@ -18,7 +18,7 @@ from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult, Race
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.settings import ROWS, SETTINGS
-from veilnet.designs.joint.snap import Finished, finish
+from veilnet.designs.joint.snap import Finished, simplest_near
 from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points, turned_about
 from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
@@ -34,7 +34,7 @@ class RowRace(Race):
 
     def finish(self, run: Run) -> None:
         """What a start has reached, with the directions that are hardly known withheld where that is better."""
-        finished = finish(self.objective, run.problem, run.shrink)
+        finished = simplest_near(self.objective, run.problem, run.shrink)
         if np.max(finished.at.privacy) > SETTINGS.far:
             hidden = best_hidden(self.objective, self.problem, finished.shrink)
             finished = finished if hidden is None or hidden.value > finished.value else hidden
@@ -184,7 +184,7 @@ def spent(
         level = move(np.log(budget) - run.estimate)
     low, high = least, highest
     for _ in range(SETTINGS.root_steps):
-        finished = finish(objective, problem, run.shrink)
+        finished = simplest_near(objective, problem, run.shrink)
         excess = float(np.log(max(finished.at.loss, np.finfo(float).tiny) / budget))
         if excess <= 0:
             race.finished = [(finished, run)]

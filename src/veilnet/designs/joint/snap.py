@@ -63,7 +63,7 @@ class _Face:
         return _Face(vectors, values)
 
 
-def finish(objective: Objective, problem: LeastLoss, shrink: list[Array]) -> Finished:
+def simplest_near(objective: Objective, problem: LeastLoss, shrink: list[Array]) -> Finished:
     """The simplest feasible X near ``shrink``: as many exact zeros and ones as cost next to nothing."""
     decomposed = [np.linalg.eigh(x) for x in shrink]
     best: Finished | None = None

@@ -99,7 +99,7 @@ def hiding_what_shares_hide(objective: JointObjective, form: StandardForm, about
     return hiding(objective, unknown @ moved[sizes > _MOVES].T)
 
 
-def within(form: StandardForm, faces: list[Array]) -> StandardForm:
+def restricted_to(form: StandardForm, faces: list[Array]) -> StandardForm:
     """The same network when every agent may send only what its projector leaves: X_i = Π_i Y_i Π_i.
 
     J̃ = J0 + (ΠH)'Y(I + ΠEΠY)^-1 ΠH, so H and E are projected; ``withheld`` keeps what is lost for good.

@@ -15,7 +15,7 @@ from veilnet.designs.many.crowd import Crowd, FormCrowd, Known
 from veilnet.designs.many.curve import ManyCurve, ManySearch, are_many, search_closed_forms
 from veilnet.designs.many.descent import Effort
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Rule, mixed
+from veilnet.designs.many.recipes import Rule, mixed_answers
 from veilnet.designs.many.sample import SAMPLE_ENTRIES, evenly, standing_for
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "Rule",
     "are_many",
     "evenly",
-    "mixed",
+    "mixed_answers",
     "search_closed_forms",
     "standing_for",
 ]

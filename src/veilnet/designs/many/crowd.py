@@ -10,7 +10,7 @@ import numpy as np
 
 from veilnet._core.stacks import Summing, parts, summed
 from veilnet._core.types import Array, Integers
-from veilnet.designs.many.recipes import Rule, answers, mixed, pulled
+from veilnet.designs.many.recipes import Rule, answers, mixed_answers, pulled
 from veilnet.model.standard_form import StandardForm
 
 
@@ -74,6 +74,6 @@ class FormCrowd(Crowd):
             observe = group.take(self.form.observe)
             stack = np.empty((group.count, group.size, group.size))
             for part in parts(*observe.shape):
-                stack[part] = mixed(recipes, weights, observe[part])
+                stack[part] = mixed_answers(recipes, weights, observe[part])
             made.append(stack)
         return made

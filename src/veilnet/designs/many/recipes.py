@@ -115,7 +115,7 @@ def pulled(observe: Array, recipe: Rule, estimate: Array, worths: Array) -> Arra
     return made
 
 
-def mixed(recipes: Sequence[Rule], weights: Array, observe: Array) -> Array:
+def mixed_answers(recipes: Sequence[Rule], weights: Array, observe: Array) -> Array:
     """X_i = Σ_k weights_k X_i(recipe k) of a stack, (s, n, n)."""
     made = np.zeros((*observe.shape[:2], observe.shape[1]))
     for recipe, weight in zip(recipes, weights, strict=True):

@@ -1,17 +1,16 @@
 """Most privacy at perfect utility with limited noise power (section V of the paper).
 
 Read ``plan`` (from a question to a plan) and ``splitting`` (the iteration that finds noise). Few agents are one
-problem: ``problem`` (the concave program), ``reduction`` (what cannot matter) and ``solver``. Very many meet only in
-x: one estimate goes to all and L x L sums come back, ``ascent`` (the search, in L x r numbers), ``answers`` (how one
-agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted`` (what is to be hidden) and
-``network`` (a network in one piece).
+problem: ``problem`` (the concave program, from a network's arrays) and ``solver``. Very many meet only in x: one
+estimate goes to all and L x L sums come back, ``ascent`` (the search, in L x r numbers), ``answers`` (how one agent
+answers an estimate), ``free`` and ``agents`` (stacks of them) and ``network`` (one in one piece, and what to hide).
 """
 
 from veilnet.designs.power.agents import Agents
 from veilnet.designs.power.ascent import AscentSearch, PowerCrowd, relative_gap
 from veilnet.designs.power.free import FreeStack
+from veilnet.designs.power.network import wanted_columns
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
-from veilnet.designs.power.wanted import wanted_columns
 
 __all__ = [
     "PARTS_OF_POWER",

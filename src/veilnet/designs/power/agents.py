@@ -14,7 +14,7 @@ import numpy as np
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.designs.power.free import FreeStack, directions, free_stack, noise_of
+from veilnet.designs.power.free import FreeStack, directions, free_stack, noise_where_free
 
 _NO_NOISE = 1e-13  # of a reading's own noise: less is none
 _ROUNDING = 1e-15  # of an agent's largest noise
@@ -90,7 +90,7 @@ class Agents:
     def _with_noise(
         self, places: Integers, basis: Array, rank: int, free: FreeStack, answer: Array
     ) -> tuple[Array, Array]:
-        variances, vectors = noise_of(free, answer)
+        variances, vectors = noise_where_free(free, answer)
         noisy = variances > np.maximum(_NO_NOISE, _ROUNDING * variances[:, -1:])
         turned = np.concatenate([basis[:, :, :rank], basis[:, :, rank:] @ vectors], axis=2)
         rows = self._raw(places, turned)

@@ -99,7 +99,7 @@ def free_stack(
     return FreeStack(told, stretch * deviation, triangle / deviation)
 
 
-def noise_of(free: FreeStack, answer: Array) -> tuple[Array, Array]:
+def noise_where_free(free: FreeStack, answer: Array) -> tuple[Array, Array]:
     """Variances, (s, b), ascending, and directions, (s, b, b), of the noise K_i X_i K_i'."""
     noise = free.stretch @ answer @ np.swapaxes(free.stretch, 1, 2)
     values, vectors = np.linalg.eigh((noise + np.swapaxes(noise, 1, 2)) / 2)
@@ -108,7 +108,7 @@ def noise_of(free: FreeStack, answer: Array) -> tuple[Array, Array]:
 
 def withheld(free: FreeStack, estimate: Array) -> Array:
     """Σ A_i'(I - (I + K_i X_i K_i')^-1) A_i, (L, L): what their answers to an estimate take from the information."""
-    variances, vectors = noise_of(free, free.answers(estimate))
+    variances, vectors = noise_where_free(free, free.answers(estimate))
     half = np.swapaxes(vectors, 1, 2) @ free.told
     half *= np.sqrt(variances / (1 + variances))[:, :, None]
     flat = half.reshape(-1, half.shape[2])
@@ -122,7 +122,7 @@ def left_open(free: FreeStack, asked: Array, estimate: Array) -> Array:
     estimate: the best one when it is there, (L, r): ∇_i = W_i W_i', W_i = K_i'(I + K_i X_i K_i')^-1 A_i E.
     """
     answer = free.answers(asked)
-    variances, vectors = noise_of(free, answer)
+    variances, vectors = noise_where_free(free, answer)
     seen = np.swapaxes(vectors, 1, 2) @ (free.told @ estimate) / (1 + variances)[:, :, None]
     slope = np.swapaxes(free.stretch, 1, 2) @ (vectors @ seen)
     most = largest_squares(slope)

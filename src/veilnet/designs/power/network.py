@@ -1,19 +1,22 @@
-"""A network in one piece: its agents as a crowd, and the noise found for all of them as stacks."""
+"""A network in one piece: its agents as a crowd, what is to be hidden, and the noise found for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.progress import Progress
 from veilnet._core.stacks import parts, summed
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.designs.power.agents import Agents
 from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd
-from veilnet.designs.power.wanted import wanted_columns
 from veilnet.verdict.exact_test import Verdict
+
+_ROUNDING = 1e-14  # of a unit row: what is left of one that the public rows see
 
 
 class NetworkCrowd(PowerCrowd):
@@ -66,3 +69,19 @@ def noise_of_many(
     crowd = NetworkCrowd(verdict, power)
     found = AscentSearch(crowd, crowd.wanted, progress).run()
     return (found, *crowd.sanitizers(found.estimate))
+
+
+def wanted_columns(public: Array, private: Iterable[Array]) -> Array:
+    """G', (L, r), with Σ_j p_j = tr(G (J̃^-1 - I) G'): every parameter's rows divided by the root of its raw error.
+
+    No noise at perfect utility touches what the public rows see, so that it is left out; none is left where all that
+    is private is public too.
+
+    public, private: U and the G_j in coordinates of x in which the raw information is the identity.
+    """
+    seen = orthonormal_rows(public)
+    rows = np.concatenate([each / np.linalg.norm(each) for each in private])
+    rows = rows - (rows @ seen.T) @ seen
+    left, sizes, _ = np.linalg.svd(rows.T, full_matrices=False)
+    kept = sizes > _ROUNDING
+    return np.asarray(left[:, kept] * sizes[kept])

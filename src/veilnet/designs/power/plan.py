@@ -24,7 +24,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.power.ascent import relative_gap
 from veilnet.designs.power.network import noise_of_many
-from veilnet.designs.power.reduction import free_noise_problem
+from veilnet.designs.power.problem import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked

@@ -20,7 +20,7 @@ from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult, Race
 from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM
-from veilnet.designs.joint.snap import finish
+from veilnet.designs.joint.snap import simplest_near
 from veilnet.designs.joint.starts import random_shrink
 from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.streams.knowledge import JointState
@@ -116,7 +116,7 @@ class StreamCurve(Levels):
         """A result taken to a level, or a loss, close to its own without a new search."""
 
         def repaired(level: float) -> JointResult:
-            finished = finish(self.objective, self._least_loss(level), near.shrink)
+            finished = simplest_near(self.objective, self._least_loss(level), near.shrink)
             return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
 
         return self._aimed(repaired, near, level, loss)

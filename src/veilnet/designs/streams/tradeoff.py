@@ -25,7 +25,7 @@ from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledg
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import JointState, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
-from veilnet.designs.tradeoff import CannotKeep, Tradeoff, how_found
+from veilnet.designs.tradeoff import CannotKeep, Tradeoff, search_details
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
@@ -98,7 +98,7 @@ class StreamTradeoff(Tradeoff):
         made = sanitizers_from_knowledge(
             self.verdict.network, on.objective.knowledge, self._filters, found.shrink, finest=finest
         )
-        return made, {**reachable(self.verdict), **how_found(found), **more}
+        return made, {**reachable(self.verdict), **search_details(found), **more}
 
     def _hidden(self, floors: Mapping[str, float]) -> list[str]:
         """The parameters whose floor is their limit."""

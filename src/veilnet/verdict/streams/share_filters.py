@@ -28,7 +28,8 @@ from veilnet._core.linalg import cholesky, solve_lower_batch
 from veilnet._core.lyapunov import NOT_DYING, stationary_root
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import LEAST_DETERMINED, ShareSystem, determines_readings
 from veilnet.model.network import Network
