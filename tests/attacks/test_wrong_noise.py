@@ -17,8 +17,8 @@ import veilnet as vn
 from helpers.networks import random_network
 from helpers.wrong_noise import LAWS, failures, mutant, noisy_plan
 from veilnet._core.types import Array
+from veilnet.auditing.deployed.draws import Span, guessed_seed
 from veilnet.auditing.deployed.law import half_precision, law_measurements, low_bits
-from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.plans.plan import Plan, make_plan
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet._core.types import Array
 from veilnet.auditing import Ledger
-from veilnet.auditing.deployed import sharing
+from veilnet.auditing.deployed import draws
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.deployed.probing import probe
 from veilnet.auditing.deployed.rows import deployed_rows
@@ -204,7 +204,7 @@ def test_a_seed_shared_by_two_agents(plan: Plan) -> None:
 
 def test_a_seed_shared_among_many(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are too many pairs to try every lag, two streams that begin alike still show."""
-    monkeypatch.setattr(sharing, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(draws, "_MOST_PAIRS", 1)
     assert failures(plan, functions(plan)) == {}
     rngs = {agent: np.random.default_rng(2**40) for agent in ("a0", "a2")}
     shared = {

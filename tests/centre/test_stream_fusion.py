@@ -379,7 +379,7 @@ def test_gains_settle_at_the_steady_error(agents: int, noise: float, rows: int) 
     np.testing.assert_allclose(step.public, steady, rtol=1e-8, atol=1e-8 * np.max(steady))
 
 
-@pytest.mark.parametrize("coloured", [False, True])
+@pytest.mark.parametrize("coloured", [pytest.param(False, marks=pytest.mark.long), True])
 def test_gaps_far_from_the_start_are_small_changes_and_exact(coloured: bool) -> None:
     """Seldom gaps, missed readings and an agent that falls silent for long, once the filter has settled.
 

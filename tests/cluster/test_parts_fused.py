@@ -276,6 +276,26 @@ def test_what_agents_send_is_what_their_files_say(folder: Path, tmp_path: Path) 
         cluster.sanitize(folder, tmp_path / "readings", tmp_path / "messages")
 
 
+def test_parts_alike_draw_noise_of_their_own_from_one_seed(tmp_path: Path) -> None:
+    """The same agents with the same readings in two parts: whoever has one seed for all must not get equal noise."""
+    observe = np.random.default_rng(0).standard_normal((3, 2, 2))
+    stack = (observe, np.tile(np.eye(2), (3, 1, 1)))
+    common = ([[1.0, 0.0]], {"g": [[0.0, 1.0]]}, vn.Prior(np.eye(2)))
+    network = cluster.save_parts(tmp_path / "alike", [stack, stack], *common)
+    cluster.design(network, power=1.0)
+    (tmp_path / "readings").mkdir()
+    for part in network.parts:
+        np.savez(tmp_path / "readings" / part.name, readings=np.zeros((4, 3, 2)))
+    made = cluster.sanitize(network, tmp_path / "readings", tmp_path / "sent", seed=1).messages
+    sent = []
+    for part in network.parts:
+        with np.load(made.folder / part.name) as archive:
+            sent.append(archive["sent"])
+    noisy = np.ptp(sent[0], axis=0) > 0
+    assert np.any(noisy)
+    assert not np.any((sent[0] == sent[1])[:, noisy])
+
+
 def test_a_run_that_was_cut_off_draws_no_noise_twice(folder: Path, tmp_path: Path) -> None:
     cluster.design(folder, utility_loss=0.05, starts=1)
     write_readings(tmp_path / "readings", np.zeros((T, L)))

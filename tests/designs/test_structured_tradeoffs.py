@@ -41,6 +41,7 @@ def test_an_agent_falls_silent_where_everything_in_between_is_dearer() -> None:
     assert -plan.utility <= 1.01 * best_loss(network, level, starts=25)
 
 
+@pytest.mark.small_search
 def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     network = structured_network(59)
     tradeoff = RowTradeoff(vn.check(network), SearchOptions())

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
-from veilnet.auditing.streams.simulation import draw_streams
+from veilnet.auditing.streams.window import draw_streams
 from veilnet.designs import design
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.reading_streams import ReadingReader

@@ -21,6 +21,7 @@ from helpers.network_files import (
     with_observe,
     write,
 )
+from helpers.said import says
 from veilnet.io import _reading
 from veilnet.io.template import house
 
@@ -44,7 +45,7 @@ def test_missing_empty_and_folder(suffix: str, tmp_path: Path) -> None:
     assert "the file is empty" in refused(path)
     path.unlink()
     path.mkdir()
-    assert "expected a file, found a folder" in refused(path)
+    says(refused(path), "expected a file", "found a folder")
 
 
 def test_every_truncated_toml_is_noticed(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_not_observable_names_the_file(tmp_path: Path) -> None:
 def test_other_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "n.toml"
     path.write_bytes(b'format = "veilnet-network/1"\n# caf\xe9\n')
-    assert "expected UTF-8 text, found other bytes in line 2" in refused(path)
+    says(refused(path), "UTF-8", "line 2")
     assert "expected a table" in refused(write(tmp_path, "[1, 2]", "n.json"))
     assert "not readable as JSON" in refused(write(tmp_path, "[" * 100_000, "n.json"))
     assert "the key 'format' is given twice" in refused(

@@ -15,6 +15,7 @@ import pytest
 import scipy.io
 
 import veilnet as vn
+from helpers.said import says
 from veilnet.cli import run
 from veilnet.io import _mat, _reading
 from veilnet.io.matrices import read_matrix
@@ -51,7 +52,7 @@ def test_files_that_are_none_of_matlab_s(tmp_path: Path, monkeypatch: pytest.Mon
     content = path.read_bytes()
     for spoiled in (b"no matlab file at all" * 20, content[:200], content[:-30]):
         path.write_bytes(spoiled)
-        assert "not readable as a .mat file" in refused(path)
+        says(refused(path), ".mat", "-v7")
     path.write_bytes(b"")
     assert "the file is empty" in refused(path)
     assert "no such file" in refused(tmp_path / "none.mat")
@@ -60,7 +61,7 @@ def test_files_that_are_none_of_matlab_s(tmp_path: Path, monkeypatch: pytest.Mon
     scipy.io.savemat(path, {"H": np.zeros((1, 100_000))}, do_compression=True)
     assert path.stat().st_size < 10_000
     monkeypatch.setattr(_reading, "ARRAY_LIMIT", 20_000)
-    assert "unfolds to more than is read" in refused(path)
+    says(refused(path), "unfolds")
 
 
 def element(kind: int, content: bytes) -> bytes:
@@ -100,7 +101,7 @@ def test_very_many_variables_are_refused_early(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(_mat, "_MOST_VARIABLES", 100)
     path = tmp_path / "many.mat"
     path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + element(5, b"") * 101)
-    assert "more than the 100 variables" in refused(path)
+    says(refused(path), "100 variables")
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import veilnet as vn
 from helpers.live_networks import Wired, house_plan, house_readings
+from helpers.said import says
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli import run
 from veilnet.io.agent_ledger import ReleaseAudit, audit_releases
@@ -127,7 +128,7 @@ def test_a_store_that_was_set_back_or_made_anew_does_not_continue_the_head(wired
     begun = audit_releases(wired.folder / "anew.sqlite").head
     other = wired.folder / "other.sqlite"
     begin_agent_store(other, HALL)
-    assert "it does not begin as it did" in audit_releases(other, head=begun).problems[0]
+    says(audit_releases(other, head=begun).problems[0], "rewritten", "begin")
     # another chain of the same length is not this one
     forged = "9-" + "00" * 32
     assert "entry 9" in audit_releases(wired.store_of(HALL), head=forged).problems[0]
@@ -161,7 +162,7 @@ def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
 )
 def test_cells_that_no_agent_writes_are_a_finding_and_no_traceback(wired: Wired, change: str) -> None:
     [problem] = audit_releases(copied(wired, change)).problems
-    assert "the store is damaged or torn" in problem
+    says(problem, "damaged")
 
 
 @pytest.mark.parametrize("head", ["²-00", "9" * 5000 + "-00", "-00", "9-"])
@@ -197,7 +198,7 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     assert run(["inspect", str(plan / "hall.json"), "--ledger", str(store), "--head", head]) == 0
     assert f"head {head}" in capsys.readouterr().out
     assert run([*options, str(wired.folder / "estimates.sqlite")]) == 2
-    assert "expected an agent's store" in capsys.readouterr().err
+    says(capsys.readouterr().err, "expected an agent's store", "found")
 
 
 def test_in_python_and_for_streams_too(tmp_path: Path) -> None:

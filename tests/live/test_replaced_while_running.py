@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from veilnet.cli import run
 from veilnet.io.agent_store import AgentStore
 from veilnet.io.sanitizer_files import save_sanitizer
@@ -74,7 +75,7 @@ def test_a_plan_that_lets_an_agent_send_nothing_ends_the_one_before(
 ) -> None:
     _, releases = run_replacing(tmp_path, vn.Sanitizer.silent(2, agent="attic"), monkeypatch)
     assert releases == BLOCK
-    assert "lets this agent send nothing" in capfd.readouterr().err
+    says(capfd.readouterr().err, "send nothing")
 
 
 def test_a_plan_that_is_not_taken_up_does_not_lend_its_expiry_to_the_one_before(
@@ -91,7 +92,7 @@ def test_a_plan_that_is_not_taken_up_does_not_lend_its_expiry_to_the_one_before(
     assert (code, releases) == (2, BLOCK)
     said = capfd.readouterr().err
     assert "it takes other readings" in said
-    assert "nothing more is sent: it expired" in said
+    says(said, "nothing more is sent", "expired")
 
 
 def test_a_refused_plan_is_taken_up_when_its_owner_has_confirmed_it(
@@ -101,12 +102,12 @@ def test_a_refused_plan_is_taken_up_when_its_owner_has_confirmed_it(
     file, public = tmp_path / "attic.json", tmp_path / "designer.pub"
 
     def confirm() -> None:
-        assert "it tells more than the plan that was agreed to" in capfd.readouterr().err
+        says(capfd.readouterr().err, "tells more", "--confirm")
         run(["inspect", str(file), "--trust", str(public), "--confirm"])
 
     _, releases = run_replacing(tmp_path, more, monkeypatch, confirm, later=True)
     assert releases == 3 * BLOCK
-    assert "a new version of the plan is taken up" in capfd.readouterr().err
+    says(capfd.readouterr().err, "taken up")
     with closing(sqlite3.connect(tmp_path / "attic.sqlite")) as database:
         plans = database.execute(
             "SELECT plan, count(*) FROM releases GROUP BY plan ORDER BY min(sequence)"

@@ -26,7 +26,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.differential_privacy import gaussian_epsilon
-from veilnet.auditing.in_units import GrowthsInUnits, in_units
+from veilnet.auditing.measures import GrowthsInUnits, in_units
 from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed, noise_of, simulated, with_more_noise

@@ -9,8 +9,7 @@ import numpy as np
 from veilnet._core.types import Array, Integers
 from veilnet._core.words import direction_in_words
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
-from veilnet.auditing.in_units import GrowthsInUnits, in_units
-from veilnet.auditing.measures import growth
+from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
 from veilnet.auditing.statistics import SquareSum
 from veilnet.auditing.streams.world import StreamWorld
 from veilnet.auditing.what_if.variants import simulated

@@ -15,7 +15,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
-from veilnet.auditing.streams.simulation import draw_streams
+from veilnet.auditing.streams.window import draw_streams
 from veilnet.bounds.knowledge import crlb
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.models import messages_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.streams.simulation import draw_streams
+from veilnet.auditing.streams.window import draw_streams
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import stream_model

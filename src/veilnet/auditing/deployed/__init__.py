@@ -1,4 +1,4 @@
 """Is what is deployed what was planned?
 
-``deployment`` and ``commands`` reach it, ``probing`` and ``sharing`` test it, ``rows`` reports.
+``deployment`` and ``commands`` reach it, ``probing``, ``draws`` and ``law`` test it, ``rows`` reports.
 """

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.measurements import Probed, pairs_apart
+from veilnet.auditing.deployed.draws import Probed, pairs_apart
 from veilnet.auditing.statistics import subgaussian_p
 
 # Draws known only to within more than this (in deviations) are left to the test of strength.

@@ -22,8 +22,17 @@ from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
+from veilnet.auditing.deployed.draws import (
+    AgentDraws,
+    Probed,
+    Span,
+    between_agents,
+    guessed_seed,
+    pairs_apart,
+    probed,
+    score_against,
+)
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
-from veilnet.auditing.deployed.measurements import AgentDraws, Probed, pairs_apart, probed, score_against
 from veilnet.auditing.deployed.noise import Noise
 from veilnet.auditing.deployed.response import (
     first_numbers,
@@ -33,8 +42,6 @@ from veilnet.auditing.deployed.response import (
     rounding_allowed,
     rows_to_forget,
 )
-from veilnet.auditing.deployed.seeds import Span, guessed_seed
-from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
 from veilnet.auditing.what_if.variants import simulated
 

@@ -10,7 +10,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import counted, join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.deployment import Deployment
-from veilnet.auditing.deployed.measurements import Probed
+from veilnet.auditing.deployed.draws import Probed
 from veilnet.auditing.deployed.probing import probe
 from veilnet.auditing.row import LEFT_OUT, Row
 from veilnet.auditing.sections import Section

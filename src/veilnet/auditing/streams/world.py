@@ -23,8 +23,7 @@ from veilnet.auditing.attack.memory import around, spans_for
 from veilnet.auditing.row import Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import SquareSum
-from veilnet.auditing.streams.simulation import draw_streams
-from veilnet.auditing.streams.window import Window
+from veilnet.auditing.streams.window import Window, draw_streams
 from veilnet.auditing.world import (
     Beside,
     EstimatedRows,

@@ -18,7 +18,7 @@ from veilnet._core.linalg import solve_lower
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.in_units import GrowthsInUnits, in_units
+from veilnet.auditing.measures import GrowthsInUnits, in_units
 from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (

@@ -23,8 +23,7 @@ from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.in_units import GrowthsInUnits, in_units
-from veilnet.auditing.measures import growth
+from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
 from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed

@@ -21,8 +21,7 @@ from veilnet._core.words import times
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import LinearCentre
-from veilnet.auditing.in_units import GrowthsInUnits, in_units
-from veilnet.auditing.measures import growth
+from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
 from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.world import WindowCentre, long_enough
