@@ -279,3 +279,69 @@ def test_a_rate_that_is_none_is_refused(rate: object) -> None:
     model, _ = honest(7, 1)
     with pytest.raises(vn.VeilnetError, match="gate: expected a false-alarm rate"):
         vn.Fusion(model, gate=rate)  # type: ignore[arg-type]
+
+
+# --- changes that the model does not know of
+
+SLOW, AGENTS = 0.99, ("north", "attic", "hall")
+
+
+def slow_stream() -> tuple[vn.Network, dict[str, vn.Sanitizer]]:
+    """A slow public number that one agent reads well and two hardly, each with noise that carries over."""
+    network = vn.Network(
+        observe={"north": [[1.0, 0.2]], "attic": [[0.4, 0.5]], "hall": [[0.3, -0.5]]},
+        noise=vn.ColouredNoise(0.95, {agent: [[0.05]] for agent in AGENTS}, 0.01),
+        public=[[1.0, 0.0]],
+        private={"g": [[0.0, 1.0]]},
+        dynamics=vn.Dynamics(np.diag([SLOW, 0.8]), np.diag([1 - SLOW**2, 0.36])),
+    )
+    return network, dict(vn.design(network).sanitizers)
+
+
+def moved_log(seed: int, rows: int) -> tuple[Array, dict[str, Array]]:
+    """Public truth and readings of a log whose x is moved far now and then, and whose noises are a little larger."""
+    rng = np.random.default_rng([357, seed])
+    new = rng.standard_normal((rows, 2)) * np.sqrt([1 - SLOW**2, 0.36])
+    new[:, 0] += 1.3 * rng.standard_normal(rows) * (rng.random(rows) < 1 / 150)
+    noise = rng.standard_normal((rows, 3)) * np.sqrt(0.06)
+    x, n = np.zeros((rows, 2)), np.zeros((rows, 3))
+    for row in range(1, rows):
+        x[row], n[row] = np.array([SLOW, 0.8]) * x[row - 1] + new[row], 0.95 * n[row - 1] + noise[row]
+    seen = x @ np.array([[1.0, 0.2], [0.4, 0.5], [0.3, -0.5]]).T + n + 0.1 * rng.standard_normal(n.shape)
+    return x[:, :1], {agent: seen[:, [place]] for place, agent in enumerate(AGENTS)}
+
+
+def test_on_honest_rows_of_a_model_that_is_slightly_wrong_the_gate_costs_at_most_two_percent() -> None:
+    """A gate that believes no sudden change costs up to 4 % here, and leaves out twice what contradicts if kept."""
+    network, sanitizers = slow_stream()
+    model = stream_model(network, sanitizers)
+    for seed in range(4):
+        truth, readings = moved_log(seed, 3000)
+        messages = sent(sanitizers, readings, seed)
+        plain, gated, kept = (
+            vn.Fusion(model, gate=gate, keep=keep).estimate(messages)
+            for gate, keep in ((None, False), (1e-6, False), (1e-6, True))
+        )
+        errors = [float(np.sqrt(np.mean((each.public - truth) ** 2))) for each in (plain, gated)]
+        assert errors[1] <= 1.02 * errors[0]
+        sudden = [doubt for doubt in gated.contradictions if doubt.sudden]
+        assert sudden
+        assert len(gated.contradictions) <= len(kept.contradictions) + 2
+        assert "sudden change" in str(sudden[0])
+        assert all(doubt.agent not in gated.contradicting[doubt.row] for doubt in sudden)
+
+
+@pytest.mark.parametrize("kind", ["far", "often"])
+def test_lies_are_not_believed_as_sudden_changes(kind: str) -> None:
+    """Neither what the long run has no room for, nor one jump after another."""
+    network, sanitizers = slow_stream()
+    model = stream_model(network, sanitizers)
+    x, readings = simulated(network, 1000, np.random.default_rng(3))
+    lying = slice(500, 600, 1 if kind == "far" else 2)
+    readings["north"][lying] += 15.0 if kind == "far" else 3.0
+    found = vn.Fusion(model, gate=1e-6).estimate(sent(sanitizers, readings))
+    doubts = [doubt for doubt in found.contradictions if doubt.agent == "north"]
+    assert sum(doubt.sudden for doubt in doubts) <= (0 if kind == "far" else 8)
+    assert sum(not doubt.sudden for doubt in doubts) >= (20 if kind == "far" else 30)
+    off = np.abs(found.public - x @ network.U.T) / found.deviation
+    assert np.mean(off[520:600]) < (1.5 if kind == "far" else 3.0)

@@ -45,6 +45,8 @@ class Contradiction:
     chance:   that a message made by the model is as far off, in this test alone.
     joint:    whether only all messages of the row together were implausible, and this agent fits worst.
     past:     whether the rows before, of a stream, stand where else the prior does.
+    sudden:   whether it was used all the same, as what a sudden change of a stream makes of it, which no other agent
+              contradicts.
     """
 
     row: int
@@ -53,15 +55,21 @@ class Contradiction:
     chance: float
     joint: bool
     past: bool = False
+    sudden: bool = False
 
     def __str__(self) -> str:
         chance = "less than 1e-300" if self.chance < 1e-300 else f"{self.chance:.1g}"
         far = f"{self.distance:.1f}" if self.distance < _MANY else f"{self.distance:.1e}"
-        if self.joint:
+        if self.joint and not self.sudden:
             rest = "the rows before" if self.past else "each other"
             return (
                 f"the messages do not agree with {rest}, and {self.agent} fits worst ({far} "
                 f"deviations from the rest, which happens with a chance of {chance})"
+            )
+        if self.sudden:
+            return (
+                f"{self.agent} is {far} deviations from what the rows before say (a chance of {chance}), as after a "
+                "sudden change, which the others do not contradict"
             )
         known = "the rows before" if self.past else "the prior"
         return (
@@ -78,6 +86,7 @@ class DoubtedMessage:
     distance: float
     chance: float
     joint: bool
+    sudden: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +152,12 @@ def least_limit(rate: float, freedom: Integers, numbers: int) -> float:
 def _limits(rate: float, freedom: Integers, numbers: int) -> tuple[float, Array]:
     """Of the joint test, and of that of each agent."""
     tested = max(1, int(np.sum(freedom > 0)))
-    return _limit(rate / 2, numbers), np.array([_limit(rate / 2 / tested, f) for f in freedom.tolist()])
+    return limit_of(rate / 2, numbers), np.array([limit_of(rate / 2 / tested, f) for f in freedom.tolist()])
 
 
 @lru_cache(maxsize=4096)
-def _limit(chance: float, freedom: int) -> float:
-    """The same for every set of agents of the same size, and a search."""
+def limit_of(chance: float, freedom: int) -> float:
+    """What a squared distance exceeds with this chance; the same for sets of agents of one size, and a search."""
     return threshold(chance, freedom)
 
 

@@ -101,7 +101,7 @@ class Drift:
         self._seen = 0
         self.per_rows = float(per_rows)
         self._watches: dict[bytes, _Watch] = {}
-        self._refused: dict[str, tuple[Booleans, Keys]] = {}
+        self._refusals = Refusals(self.model.agents)
 
     def look(
         self, messages: Any, rows: Any = None, contradictions: Sequence[Contradiction] = ()
@@ -117,7 +117,7 @@ class Drift:
         self._seen += len(stacked)
         keys, doubts = keys.astype(np.int64), contradictions
         silent = silent_agents(self.model.blocks, stacked)
-        changes = self._often_refused(keys, silent, doubts)
+        changes = self._refusals.look(keys, list(silent), doubts)
         for doubt in doubts:
             silent[self.model.agents.index(doubt.agent), doubt.row] = True
         order, groups = by_who_sent(silent)
@@ -134,12 +134,21 @@ class Drift:
         # an agent that is off makes the others look off from it, but less
         return sorted(changes, key=lambda change: (change.until, -change.size))
 
-    def _often_refused(self, keys: Keys, silent: Booleans, doubts: Sequence[Contradiction]) -> list[Change]:
+
+class Refusals:
+    """Counts how often messages contradict, agent by agent, as rows come; of single rows and of streams."""
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        self._agents = agents
+        self._before: dict[str, tuple[Booleans, Keys]] = {}
+
+    def look(self, keys: Keys, silent: Sequence[Booleans], doubts: Sequence[Contradiction]) -> list[Change]:
+        """The agents that contradict in 8 of 16 rows or more. silent: of each agent, the rows it did not send."""
         changes = []
-        for place, agent in enumerate(self.model.agents):
+        for place, agent in enumerate(self._agents):
             sent = np.flatnonzero(~silent[place])
             flags = np.isin(sent, [doubt.row for doubt in doubts if doubt.agent == agent])
-            before, keys_before = self._refused.get(agent, (np.zeros(0, bool), keys[:0]))
+            before, keys_before = self._before.get(agent, (np.zeros(0, bool), keys[:0]))
             flags, sent_keys = np.concatenate([before, flags]), np.concatenate([keys_before, keys[sent]])
             count = (
                 np.convolve(flags, np.ones(_SHORTEST), "valid") if len(flags) >= _SHORTEST else np.zeros(0)
@@ -151,7 +160,7 @@ class Drift:
                 changes.append(
                     Change("contradictions", agent, first, int(sent_keys[window][-1]), _SHORTEST, share)
                 )
-            self._refused[agent] = flags[-_SHORTEST + 1 :], sent_keys[-_SHORTEST + 1 :]
+            self._before[agent] = flags[-_SHORTEST + 1 :], sent_keys[-_SHORTEST + 1 :]
         return changes
 
 

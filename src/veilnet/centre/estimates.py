@@ -29,7 +29,8 @@ class Estimate:
     estimable:  (T, rows) or (rows,).
     missing:    names of the agents that did not send: a tuple, or one per row.
     contradicting: names of the agents whose messages contradict the model, likewise; they are left out unless the
-                fusion keeps them. ``contradictions`` says why.
+                fusion keeps them. ``contradictions`` says why, and names those that a sudden change explains too:
+                these are used.
 
     Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents it was
     estimated from; ``set_covariance``, ``set_estimable`` and ``set_missing`` (the agents that were not used) have
@@ -139,7 +140,8 @@ class Estimate:
         """Names of the agents whose messages contradict the model: a tuple of names, or one such tuple per row."""
         doubted: list[tuple[str, ...]] = [()] * len(self.set_of_row)
         for doubt in self.contradictions:
-            doubted[doubt.row] = (*doubted[doubt.row], doubt.agent)
+            if not doubt.sudden:
+                doubted[doubt.row] = (*doubted[doubt.row], doubt.agent)
         return doubted[0] if self.single else tuple(doubted)
 
     def _per_row(self, of_set: Any) -> Any:

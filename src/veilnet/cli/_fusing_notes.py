@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
@@ -28,18 +30,21 @@ class Notes:
                    ``unknown`` with something that is not estimable.
     bad:           lines that are no messages.
     contradicting: agent -> how many of its messages contradict the model.
+    sudden:        agent -> how many of them only a sudden change explains, which are used.
     changes:       what was said of a model that holds no more.
     """
 
     def __init__(self, fusion: Fusion, keep: bool) -> None:
-        from veilnet.centre.drift import Drift
+        from veilnet.centre.drift import Drift, Refusals
 
         self._fusion, self._done = fusion, "used all the same" if keep else "left out"
         self._drift = None if fusion.is_stream else Drift(fusion)
+        self._refusals = Refusals(fusion.agents) if fusion.is_stream else None
         self._known: set[tuple[str, str]] = set()
         self._senders = sum(count > 0 for count in fusion.sent.values())
         self.rows = self.gaps = self.alone = self.unknown = self.bad = 0
         self.contradicting: Counter[str] = Counter()
+        self.sudden: Counter[str] = Counter()
         self.changes: list[dict[str, object]] = []
 
     def leave_out(self, source: RowSource, line: int, reason: str) -> None:
@@ -54,11 +59,17 @@ class Notes:
         self.alone += sum(len(missing) == self._senders - 1 for missing in estimate.missing)
         self.unknown += int((~estimate.estimable).any(axis=1).sum())
         for doubt in estimate.contradictions:
-            if self.contradicting.total() < _TOLD:
-                _say(f"{key.words(int(rows[doubt.row]))}: {doubt}; {self._done}")
-            self.contradicting[doubt.agent] += 1
+            counts, done = (self.sudden, "used") if doubt.sudden else (self.contradicting, self._done)
+            if counts.total() < _TOLD:
+                _say(f"{key.words(int(rows[doubt.row]))}: {doubt}; {done}")
+            counts[doubt.agent] += 1
         if self._drift is not None:
             self._tell_changes(self._drift.look(arrived, rows, estimate.contradictions), key)
+        if self._refusals is not None:
+            silent = [
+                np.array([agent in row for row in estimate.missing], bool) for agent in self._fusion.agents
+            ]
+            self._tell_changes(self._refusals.look(np.asarray(rows), silent, estimate.contradictions), key)
 
     def _tell_changes(self, changes: Any, key: RowKey) -> None:
         for change in changes:
@@ -78,9 +89,13 @@ class Notes:
         """What whoever reads the estimates should know of the messages."""
         from veilnet._core.words import join_names
 
-        if self.contradicting.total() > _TOLD:
-            shown = ", ".join(f"{count} of {agent}" for agent, count in self.contradicting.items())
-            _say(f"in all, messages that contradict the model: {shown}; {self._done}")
+        for counts, what, done in (
+            (self.contradicting, "messages that contradict the model", self._done),
+            (self.sudden, "messages that only a sudden change explains", "used"),
+        ):
+            if counts.total() > _TOLD:
+                shown = ", ".join(f"{count} of {agent}" for agent, count in counts.items())
+                _say(f"in all, {what}: {shown}; {done}")
         if sum(file.count > file.missed for file in files.values()) > 1 and 2 * self.alone > self.rows:
             _say(self._hardly_aligned(key))
         untested = self._untested(files)
@@ -123,6 +138,7 @@ class Notes:
             "bad_lines": self.bad,
             "received": _received(files),
             "contradicting": dict(self.contradicting),
+            **({"sudden": dict(self.sudden)} if self._fusion.is_stream else {}),
             "untested": self._untested(files),
             "changes": self.changes,
             **({"missed": missed} if self._fusion.is_stream else {}),

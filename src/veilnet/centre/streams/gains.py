@@ -28,7 +28,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
-from veilnet._core.lyapunov import stationary_covariance
+from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covariance
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.steady import MessageSystem, updated
@@ -187,6 +187,7 @@ class Gains:
         self._floor = model.floor + np.diag(self._rounding)
         self._rows: dict[Hashable, FilterRow] = {}
         self._steady: dict[Hashable, SteadyRow | None] = {}
+        self._sudden: dict[float, Array] = {}
         # memories may be far larger than the x that they are made of
         of_x = np.any(model.public != 0, axis=0)
         self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
@@ -196,16 +197,18 @@ class Gains:
         mean, before = self.model.first(pattern)
         return self._whole(replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean), before)
 
-    def after(self, step: Step, pattern: Hashable) -> Step:
-        """The step of the row after one."""
+    def after(self, step: Step, pattern: Hashable, moved: Array | None = None) -> Step:
+        """The step of the row after one; ``moved`` is L of a change of X in it by N(0, LL') besides."""
         near = step.near
-        if near is not None and not step.factor.shape[1] and pattern == near.row.pattern:
+        if near is not None and not step.factor.shape[1] and pattern == near.row.pattern and moved is None:
             assert near.step is not None
             return near.step
         row = self._row(pattern)
-        made = self._changed(step, near, row) if near is not None else None
+        made = self._changed(step, near, row, moved) if near is not None else None
         if made is None:
             before = row.transition @ step.error @ row.transition.T + row.noise
+            if moved is not None:
+                before = before + moved @ moved.T
             made = self._whole(row, (before + before.T) / 2)
         made.age, made.alike = step.age + 1, step.alike + 1 if pattern == step.pattern else 1
         if made.alike % _LOOK_AGAIN == 0 or (made.near is None and made.age % _LOOK_AGAIN == 0):
@@ -230,6 +233,33 @@ class Gains:
             public[~estimable], public[:, ~estimable] = np.nan, np.nan
             public[~estimable, ~estimable] = np.inf
         return public, estimable
+
+    def sudden(self, times: float, remembered: Integers) -> Array:
+        """L with LL' the largest change of X in one row that the model leaves room for.
+
+        Of x and the noises b that is so many times what moves them in a row, B, and no more than the long run allows:
+        with G their covariance in the long run less their error before a row, the parallel sum B (B + G)^+ G.
+        Memories, at the places ``remembered`` of the state, take it up as they do what is new in every row.
+        """
+        if times not in self._sudden:
+            model, steady = self.model, self.steady(self.model.everybody)
+            base = np.setdiff1d(np.arange(len(model.noise)), remembered)
+            noise = _part(model.noise, base)
+            scale = np.sqrt(np.where(np.diag(noise) > 0, np.diag(noise), 1.0))
+            noise = noise / np.outer(scale, scale)
+            enters = model.noise[:, base] / scale @ np.linalg.pinv(noise, _SMALLEST, hermitian=True)
+            moved = times * noise
+            transition = _part(model.transition, base)
+            if steady is not None and spectral_radius(transition) < NOT_DYING:
+                room = stationary_covariance(transition, _part(model.noise, base)) - _part(
+                    steady.before, base
+                )
+                room = room / np.outer(scale, scale)
+                moved = moved @ np.linalg.pinv(moved + room, _SMALLEST, hermitian=True) @ room
+            values, vectors = np.linalg.eigh((moved + moved.T) / 2)
+            kept = values > _SMALLEST * max(float(values[-1]), 1.0)
+            self._sudden[times] = enters @ vectors[:, kept] * np.sqrt(values[kept])
+        return self._sudden[times]
 
     def _row(self, pattern: Hashable) -> FilterRow:
         if pattern not in self._rows:
@@ -291,11 +321,13 @@ class Gains:
         factor = near.units[:, None] * vectors[:, kept]
         return replace(step, near=near, factor=factor, middle=np.diag(values[kept]), cut=count, whole=None)
 
-    def _changed(self, step: Step, near: SteadyRow, row: FilterRow) -> Step | None:
+    def _changed(self, step: Step, near: SteadyRow, row: FilterRow, moved: Array | None) -> Step | None:
         """The step of a row near a steady state; None where it moves the state otherwise, or too much changes."""
         if row.anew is None or near.row.anew != ():
             return None
         factor, middle = near.row.transition @ step.factor, step.middle
+        if moved is not None:
+            factor, middle = _side_by_side(factor, middle, moved, np.eye(moved.shape[1]))
         if row.anew:
             factor, middle = _begun_anew(near, row.anew, factor, middle)
         both, here, there, missing, extra = near.places(row)

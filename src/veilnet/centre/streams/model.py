@@ -118,6 +118,13 @@ class StreamModel(StateSpace):
         )  # fmt: skip
 
     @property
+    def remembered(self) -> Integers:
+        """Where agents' memories are in the state."""
+        return np.concatenate(
+            [np.arange(0), *(np.arange(own.start, own.stop) for own in self.memories.values())]
+        )
+
+    @property
     def everybody(self) -> Pattern:
         """The pattern of a row in which all agents sent."""
         nobody = bytes(len(self.agents))

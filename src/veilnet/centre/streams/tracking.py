@@ -15,16 +15,24 @@ joint distance. Leaving agent i out lowers it by |a_i|², a_i the part of q in t
 L^-1: how far its message is from what the rows before and the others say. These are the tests of
 :mod:`veilnet.centre.contradictions`, with the past in the place of the prior.
 
-An agent that is left out of a row is silent in it, as if its message had been lost: its memory went on, the filter
+A message that fails may be the truth about a change that the model holds for impossible: a front, a window opened,
+the sun on a sensor. A filter that left it out would stay convinced of what was, and leave out all that follow. So the
+row is tested once more as one of a sudden change, in which x and the noises moved as far as the long run and twice
+the limit of the test leave room for (:meth:`veilnet.centre.streams.gains.Gains.sudden`). Who passes then is
+contradicted by the past alone and by nobody who sent in the same row: the message is used with the gain of that row,
+and named.
+
+An agent that fails this too is silent in the row, as if its message had been lost: its memory went on, the filter
 knows that, and its errors stay true. So an agent whose memory is wrong is left out row after row until it agrees
-again, and one false number shuts nobody out for longer than its row.
+again, and one false number shuts nobody out for longer than its row. Of an agent that has many sudden changes one
+after another none are believed until it has been quiet for a while: that is a fault, or a lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,6 +47,7 @@ from veilnet.centre.contradictions import (
     Redundancy,
     Tests,
     least_limit,
+    limit_of,
     read_rate,
 )
 from veilnet.centre.streams.gains import Gains, Step
@@ -47,6 +56,11 @@ from veilnet.centre.streams.sum_model import SumModel
 
 _FEWEST_AT_ONCE, _ROWS_AT_ONCE = 128, 2048
 _FEW_ROWS = 4  # for which a loop costs less
+_ROOM = 2.0  # of the limit of a test: what is farther off in one row is no change of x or of noises
+_BELIEVED = (
+    8  # contradictions of an agent that may be sudden changes, without so many quiet rows between two of them
+)
+_QUIET = 64
 _SMALL_STATE = 48  # above it, a product per row costs less than doubling over rows
 
 
@@ -82,11 +96,13 @@ class Tracker:
         self.state: Array = np.zeros(model.size)
         self._ahead = _FEWEST_AT_ONCE
         self._fast: tuple[Step, Filter | None] | None = None
+        self._refused: dict[int, tuple[int, int]] = {}  # agent -> how often of late, and in which row last
 
     def copy(self) -> Tracker:
         """Another one that stands where this one does."""
         other = Tracker(self.model, self.gains, self.gate)
         other.rows, other.step, other.state = self.rows, self.step, self.state
+        other._refused = dict(self._refused)
         return other
 
     def advance(self, stacked: Array, *, pulls: bool = False) -> Tracked:
@@ -147,6 +163,13 @@ class Tracker:
             rest, left = step, new
             while found := self.gate.failing(rest, left[None, :]):
                 doubts.append(found[0][1])
+                if not self.gate.keep and len(doubts) == 1 and self._may_be_sudden(doubts[0].place):
+                    moved = self.gains.sudden(_ROOM * self.gate.limit(doubts[0].place), self.model.remembered)
+                    changed = self._next(pattern, numbers, moved)
+                    if not self.gate.failing(changed[0], changed[2][None, :]):
+                        step, before, new = changed
+                        doubts[0] = replace(doubts[0], sudden=True)
+                        break
                 pattern = pattern.without(doubts[-1].place)
                 rest, without, left = self._next(pattern, numbers)
                 if not self.gate.keep:
@@ -157,16 +180,29 @@ class Tracker:
         self.step = step
         return doubts
 
-    def _next(self, pattern: Pattern, numbers: Array) -> tuple[Step, Array, Array]:
+    def _may_be_sudden(self, place: int) -> bool:
+        """Whether a message that contradicts may be one of a sudden change: few of an agent's are at a time."""
+        if self.step is None:
+            return False
+        count, last = self._refused.get(place, (0, 0))
+        count = 1 if self.rows - last > _QUIET else count + 1
+        self._refused[place] = count, self.rows
+        return count <= _BELIEVED
+
+    def _next(
+        self, pattern: Pattern, numbers: Array, moved: Array | None = None
+    ) -> tuple[Step, Array, Array]:
         """The step of a row that comes in some pattern, the state expected in it, and what is new."""
-        step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern)
+        step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern, moved)
         row = step.row
         before = row.transition @ self.state + row.drive
         return step, before, numbers[row.arrived] - row.expected - row.observe @ before
 
     def _contradiction(self, row: int, doubt: DoubtedMessage) -> Contradiction:
         agent = self.model.agents[doubt.place]
-        return Contradiction(row, agent, doubt.distance, doubt.chance, doubt.joint, past=True)
+        return Contradiction(
+            row, agent, doubt.distance, doubt.chance, doubt.joint, past=True, sudden=doubt.sudden
+        )
 
     def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> int:
         """Take in rows that everybody sent, up to the first that fails a test; how many they are."""
@@ -345,6 +381,11 @@ class StreamGate:
         if tests is None:
             tests = self._tests[step] = Tests.at(self.rate, self._redundancy(step))
         return tests.failing(new)
+
+    def limit(self, place: int) -> float:
+        """Squared deviations beyond which an agent's message fails its own test, where everybody sent."""
+        sending = self.model.blocks.sizes > 0
+        return limit_of(self.rate / 2 / max(1, int(np.sum(sending))), int(self.model.blocks.sizes[place]))
 
     def _surely_passes(self, step: Step, new: Array) -> bool:
         """Whether a row is nearer than the limit of every test: most are, and need no test of each agent."""
