@@ -71,6 +71,11 @@ BENCHMARKS = {
     "gaps": Benchmark(
         "gaps.py", "what gaps leave of the promise of stream plans with what they state", ("--models", "6")
     ),
+    "stream-house": Benchmark(
+        "stream_house.py",
+        "a stream as large as a real house with a bare Kalman filter, and what the gate costs on honest rows",
+        ("--quick", "--only", "filter,gate"),
+    ),
     "stream-speed": Benchmark("stream_speed.py", "steady states of streams with eigenvalue decompositions"),
     "stream-tradeoffs": Benchmark(
         "stream_tradeoffs.py",
