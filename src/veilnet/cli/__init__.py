@@ -53,6 +53,7 @@ _STEPS = {
     "Run": {
         "parts": "More agents than a machine holds: all this for a folder of parts.",
         "extract": "One agent's own file, out of a plan that is one file.",
+        "export": "One agent as C99, for a device that runs no Python.",
         "sanitize": "Make an agent's readings safe to send.",
         "fuse": "Estimate the public parameters from what arrived.",
         "agent": "Run an agent: read, sanitize, send over a broker.",

@@ -14,6 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "frontier": ("veilnet frontier house.toml --privacy 2x --privacy 3x --csv frontier.csv",),
     "inspect": ("veilnet inspect plan/kitchen.json",),
     "extract": ("veilnet design house.toml --out plan.npz", "veilnet extract plan.npz kitchen"),
+    "export": ("veilnet export plan/kitchen.json --c kitchen-c/",),
     "sign": ("veilnet sign --new-key designer.key", "veilnet sign plan/ --key designer.key"),
     "sanitize": ("veilnet sanitize plan/kitchen.json --in readings.csv --out kitchen.csv",),
     "fuse": ("veilnet fuse plan/center.json kitchen=kitchen.csv hall=hall.csv --out estimates.csv",),

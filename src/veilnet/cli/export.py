@@ -1,0 +1,38 @@
+"""``veilnet export``: an agent's file as C99, for a device that runs no Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from veilnet.cli._command_line import ACCEPTED, JSON, TRUST, argument, option
+
+
+def command(
+    agent: Path = argument("This agent's file in a plan folder."),
+    c: Path = option("--c", "The folder for the C files.", metavar="DIR", required=True),
+    json: bool = JSON,
+    trust: str | None = TRUST,
+    accepted: Path | None = ACCEPTED,
+) -> None:
+    """Write an agent as C99: one header with its numbers, beside code that all agents share.
+
+    veilnet.c (symbols.c for symbols) sanitizes a row, wire.c packs and seals messages, journal.c keeps two pages of
+    flash so that nothing is drawn twice. They allocate nothing; randomness and flash are callbacks of yours. Given
+    the same random bytes they send the same numbers as 'veilnet sanitize', and 'veilnet audit --run' tries a program
+    made of them. A file that may not be run is not exported.
+
+    Exit code 0: written; 2: not an agent's file, or one that cannot be exported: the message says why.
+    """
+    from veilnet.cli._shared import print_json, tell
+    from veilnet.cli._symbols import runnable
+    from veilnet.export import export_c
+    from veilnet.io.acceptance import PlanFile
+    from veilnet.io.sanitizer_files import sanitizer_bytes
+
+    found, plan, _ = runnable(PlanFile(agent, trust, accepted), sanitizer_bytes(agent))
+    written = export_c(found, plan, c)
+    if json:
+        print_json({"agent": found.agent, "plan": plan, "written": [str(path) for path in written]})
+        return
+    tell(f"Wrote {len(written)} files to {c}: what {found.agent} needs of plan {plan}.")
+    tell(f"Compile with: cc -std=c99 -Os -I {c} your_program.c {c}/*.c -lm")

@@ -1,0 +1,212 @@
+/* See veilnet.h. */
+#define VEILNET_TABLES
+#include "veilnet.h"
+
+#include <math.h>
+#include <string.h>
+
+#define KNOWN (VEILNET_KEPT + VEILNET_READINGS)
+#define UNIFORM 8 /* random bytes of a uniform draw, and */
+#define NORMAL 12 /* of a normal one */
+/* Of a row: dither of readings, noise, dither of the grid. One more than needed, since C has no empty arrays. */
+#define ROW_BYTES (UNIFORM * (VEILNET_READINGS * VEILNET_DITHERS + VEILNET_BLURRED) + NORMAL * VEILNET_NOISES)
+
+/* Noise must not be found in memory afterwards: a plain memset may be optimised away. */
+static void wipe(void *bytes, size_t count) {
+    volatile uint8_t *each = bytes;
+    while (count--) *each++ = 0;
+}
+
+#if ROW_BYTES + VEILNET_DRAWN > 0
+static uint64_t little_endian(const uint8_t *bytes, int count) {
+    uint64_t found = 0;
+    while (count--) found = found << 8 | bytes[count];
+    return found;
+}
+#endif
+
+#if VEILNET_DITHERS + VEILNET_BLURRED > 0
+/* Between -1/2 and 1/2, from 64 bits. */
+static double uniform(const uint8_t **bytes) {
+    uint64_t bits = little_endian(*bytes, UNIFORM);
+    *bytes += UNIFORM;
+    return (double)(int64_t)bits * 0x1p-64;
+}
+#endif
+
+#if VEILNET_NOISES + VEILNET_DRAWN > 0
+static double ratio(const double (*by)[8], double x) {
+    double above = by[0][0], below = by[1][0];
+    for (int power = 1; power < 8; power++) {
+        above = above * x + by[0][power];
+        below = below * x + by[1][power];
+    }
+    return above / below;
+}
+
+/* Standard normal, from 96 bits: a sign and p = (k + 1/2)/2^96 of 95, whose quantile AS 241 (PPND16) gives. All three of its
+ * ratios are computed and one is taken, so that the operations do not depend on the draw. */
+static double normal(const uint8_t **bytes) {
+    static const double quantile[3][2][8] = {
+        {{2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+          1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0},
+         {5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+          5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0}},
+        {{7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+          3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0},
+         {1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+          6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0}},
+        {{2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+          2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0},
+         {2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+          1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0}}};
+    uint64_t leading = little_endian(*bytes, UNIFORM);
+    double trailing = (double)little_endian(*bytes + UNIFORM, NORMAL - UNIFORM);
+    *bytes += NORMAL;
+    double p = ((double)(leading >> 1) + (trailing + 0.5) * 0x1p-32) * 0x1p-64;
+    double q = p - 0.5, root = sqrt(-log(p));
+    double found[3] = {
+        q * ratio(quantile[0], 0.425 * 0.425 - q * q), -ratio(quantile[1], root - 1.6), -ratio(quantile[2], root - 5.0)};
+    int which = (q < -0.425) * (1 + (root > 5.0));
+    return found[which] * (1.0 - 2.0 * (double)(leading & 1));
+}
+#endif
+
+double veilnet_number(const veilnet_message *message, size_t place) {
+    return (double)message->steps[place] * veilnet_grid[place];
+}
+
+/* Readings within their limits and without their offset; 0 where one is no finite number. */
+static int examine(const double *readings, double *known) {
+    double total = 0.0;
+    for (size_t k = 0; k < VEILNET_READINGS; k++) {
+        double y = readings[k];
+        total += y;
+        y = y < veilnet_low[k] ? veilnet_low[k] : y;
+        y = y > veilnet_high[k] ? veilnet_high[k] : y;
+        known[k] = y - veilnet_offset[k];
+    }
+    return isfinite(total);
+}
+
+#if VEILNET_DITHERS > 0
+/* Readings lie on a lattice of steps: uniform draws of a step's width move them off it. */
+static void dither(double *known, const uint8_t **bytes) {
+    for (size_t pass = 0; pass < VEILNET_DITHERS; pass++)
+        for (size_t k = 0; k < VEILNET_READINGS; k++) known[k] += uniform(bytes) * veilnet_dither[pass][k];
+}
+#endif
+
+/* What is known becomes numbers on their grids. */
+static veilnet_status combine(const double *known, const uint8_t *bytes, veilnet_message *out) {
+    double sums[VEILNET_NUMBERS];
+    veilnet_status status = VEILNET_OK;
+    for (size_t j = 0; j < VEILNET_NUMBERS; j++) {
+        sums[j] = 0.0;
+        for (size_t k = 0; k < KNOWN; k++) sums[j] += veilnet_rows[j][k] * known[k];
+    }
+#if VEILNET_NOISES > 0
+    for (size_t i = 0; i < VEILNET_NOISES; i++) {
+        double drawn = normal(&bytes);
+        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += drawn * veilnet_noise[i][j];
+    }
+#endif
+#if VEILNET_BLURRED > 0
+    for (size_t i = 0; i < VEILNET_BLURRED; i++) sums[veilnet_blurred[i]] += uniform(&bytes);
+#endif
+    (void)bytes;
+    for (size_t j = 0; j < VEILNET_NUMBERS; j++) {
+        int inside = fabs(sums[j]) < 0x1p51; /* false where it is not a number */
+        out->steps[j] = inside ? (int64_t)rint(sums[j]) : 0;
+        if (!inside) status = VEILNET_TOO_FAR;
+    }
+    wipe(sums, sizeof sums);
+    return status;
+}
+
+/* The random bytes of a row are drawn before anything else happens: half a row of noise protects nothing. */
+static veilnet_status send(double *known, veilnet_entropy draw, void *context, veilnet_message *out,
+                           void (*enter)(void *state, double *known), void *state) {
+    uint8_t bytes[ROW_BYTES + 1];
+    const uint8_t *left = bytes;
+    veilnet_status status = VEILNET_NO_ENTROPY;
+    if (ROW_BYTES == 0 || (draw && draw(context, bytes, ROW_BYTES) == 0)) {
+#if VEILNET_DITHERS > 0
+        dither(known + VEILNET_KEPT, &left);
+#endif
+        if (enter) enter(state, known);
+        status = combine(known, left, out);
+    }
+    if (status != VEILNET_OK) memset(out, 0, sizeof *out);
+    wipe(bytes, sizeof bytes);
+    return status;
+}
+
+#if VEILNET_KEPT == 0
+
+veilnet_status veilnet_sanitize(const double *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
+    double known[KNOWN];
+    veilnet_status status = VEILNET_MISSED;
+    memset(out, 0, sizeof *out);
+    if (readings && examine(readings, known)) status = send(known, draw, context, out, NULL, NULL);
+    wipe(known, sizeof known);
+    return status;
+}
+
+#else
+
+/* The memory begins anew: drawn from its own law, so that no reading stands alone in what follows. */
+static int begin(veilnet_state *state, veilnet_entropy draw, void *context) {
+    memset(state, 0, sizeof *state);
+#if VEILNET_DRAWN > 0
+    uint8_t bytes[NORMAL * VEILNET_DRAWN];
+    const uint8_t *left = bytes;
+    if (!draw || draw(context, bytes, sizeof bytes) != 0) return 0;
+    for (size_t i = 0; i < VEILNET_DRAWN; i++) {
+        double drawn = normal(&left);
+        for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] += veilnet_start[k][i] * drawn;
+    }
+    wipe(bytes, sizeof bytes);
+#else
+    (void)draw, (void)context;
+#endif
+    state->begun = 1;
+    return 1;
+}
+
+/* s = F s + K v, where known is (s, v). */
+static void enter(void *of, double *known) {
+    veilnet_state *state = of;
+    for (size_t k = 0; k < VEILNET_KEPT; k++) {
+        double next = 0.0;
+        for (size_t i = 0; i < VEILNET_READINGS; i++) next += veilnet_gain[k][i] * known[VEILNET_KEPT + i];
+        for (size_t i = 0; i < VEILNET_KEPT; i++) next += veilnet_transition[k][i] * state->kept[i];
+        known[k] = next;
+    }
+    memcpy(state->kept, known, sizeof state->kept);
+}
+
+/* A row that was missed: a memory that is drawn begins anew, one that is not goes on without the reading. */
+static void miss(veilnet_state *state, veilnet_entropy draw, void *context) {
+#if VEILNET_DRAWN > 0
+    (void)begin(state, draw, context);
+#else
+    double known[KNOWN] = {0.0};
+    (void)draw, (void)context;
+    enter(state, known);
+#endif
+}
+
+veilnet_status veilnet_step(
+    veilnet_state *state, const double *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
+    double known[KNOWN];
+    veilnet_status status = VEILNET_MISSED;
+    memset(out, 0, sizeof *out);
+    if (!state->begun && !begin(state, draw, context)) return VEILNET_NO_ENTROPY;
+    if (readings && examine(readings, known + VEILNET_KEPT)) status = send(known, draw, context, out, enter, state);
+    if (status != VEILNET_OK) miss(state, draw, context);
+    wipe(known, sizeof known);
+    return status;
+}
+
+#endif
