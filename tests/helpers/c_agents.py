@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -121,3 +122,16 @@ class Taped(NoiseSource):
         parts = [next(alone, b"")]
         parts += [next(alone, b"") if gone else of_rows[row].tobytes() for row, gone in enumerate(missed)]
         return b"".join(parts)
+
+
+def library(agent: Any, folder: Path, **options: Any) -> ctypes.CDLL:
+    """An exported agent with its wire and its journal, to be called from here."""
+    program = compiled(
+        agent,
+        folder,
+        "",
+        sources=("wire.c", "journal.c"),
+        flags=("-shared", "-fPIC", "-Wno-pedantic"),
+        **options,
+    )
+    return ctypes.CDLL(str(program))
