@@ -92,6 +92,9 @@ BENCHMARKS = {
         "symbols of body-worn units with six attackers, and with persons left out",
         ("--quick",),
     ),
+    "devices": Benchmark(
+        "devices.py", "exported agents with veilnet's own, number by number, and their size", ("--rows", "2000")
+    ),
     "attackers": Benchmark(
         "attackers.py", "learned attackers with the bound", ("--plans", "4", "--rows", "10000")
     ),

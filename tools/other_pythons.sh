@@ -81,7 +81,7 @@ make_system() {
         debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates,git \
             "$release" "$system" "$mirror" "$script" &&
             lend_settings &&
-            { [ -z "$packages" ] || inside "apt-get update && apt-get install -y -q --no-install-recommends $packages"; } &&
+            { [ -z "$packages" ] || inside "apt-get -o Acquire::Check-Valid-Until=false update && apt-get install -y -q --no-install-recommends $packages"; } &&
             chroot "$system" useradd --create-home --shell /bin/sh somebody
     } >"$system.log" 2>&1 </dev/null || fail "$release could not be installed; see $system.log"
     : >"$system/.ready"

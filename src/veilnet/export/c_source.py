@@ -81,6 +81,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
     kept = 0 if memory is None else memory.order
     sizes = {
         "READINGS": agent.readings,
+        "NAMED": int(bool(agent.names)),
         "NUMBERS": recipe.sent,
         "KEPT": kept,
         "DRAWN": 0 if start is None else kept,
@@ -102,6 +103,7 @@ def _of_symbols(agent: SymbolAgent) -> tuple[dict[str, int], dict[str, AnyArray]
     layer = agent.layer
     sizes = {
         "READINGS": agent.readings,
+        "NAMED": 1,
         "NUMBERS": 1,
         "KEPT": 0,
         "HIDDEN": len(layer.bias),

@@ -1,0 +1,80 @@
+/* An exported agent as a filter, readings as CSV in and messages as CSV out, as "veilnet sanitize" does:
+ *
+ *   veilnet export plan/kitchen.json --c kitchen-c/
+ *   cc -std=c99 -Os -I kitchen-c -o kitchen examples/device/filter.c kitchen-c/veilnet.c -lm
+ *   ./kitchen < readings.csv > messages.csv
+ *   veilnet audit plan/ --run kitchen=./kitchen
+ *
+ * It keeps nothing: readings that go through it twice get noise twice. A device keeps a journal (mqtt_agent.c).
+ */
+#define _DEFAULT_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "veilnet.h"
+
+#define MOST 65536
+
+/* From the kernel, at most 256 bytes at a time: those it gives whole. */
+static int system_entropy(void *context, uint8_t *bytes, size_t count) {
+    (void)context;
+    for (size_t done = 0; done < count; done += 256) {
+        size_t here = count - done < 256 ? count - done : 256;
+        if (getrandom(bytes + done, here, 0) != (ssize_t)here) return 1;
+    }
+    return 0;
+}
+
+/* The readings of a line; what is no number, or is not there, is not a number. */
+static void read_row(char *line, double *row) {
+    char *cell = line;
+    for (size_t k = 0; k < VEILNET_READINGS; k++) {
+        char *end = cell ? cell + strcspn(cell, ",\r\n") : NULL, *after = NULL;
+        row[k] = cell && end > cell ? strtod(cell, &after) : (double)NAN;
+        if (after != end) row[k] = (double)NAN;
+        cell = end && *end == ',' ? end + 1 : NULL;
+    }
+    if (cell) row[0] = (double)NAN; /* more cells than readings: another table */
+}
+
+int main(void) {
+    static char line[MOST];
+    double row[VEILNET_READINGS];
+    veilnet_message message;
+    unsigned long number = 0;
+    int code = 0;
+#if VEILNET_KEPT
+    static veilnet_state state;
+#endif
+    if (VEILNET_NAMED && !fgets(line, sizeof line, stdin)) return 2; /* the names of the columns */
+    printf("counted,plan,agent");
+    for (int j = 1; j <= VEILNET_NUMBERS; j++) printf(",z%d", j);
+    printf("\n");
+    while (fgets(line, sizeof line, stdin)) {
+        read_row(line, row);
+        number++;
+#if VEILNET_KEPT
+        veilnet_status status = veilnet_step(&state, row, system_entropy, NULL, &message);
+#else
+        veilnet_status status = veilnet_sanitize(row, system_entropy, NULL, &message);
+#endif
+        if (status == VEILNET_NO_ENTROPY) return fprintf(stderr, "no random bytes: nothing was sent\n"), 2;
+        if (status != VEILNET_OK) {
+            fprintf(stderr, "row %lu not sent\n", number);
+            code = 1;
+#if VEILNET_KEPT
+            printf("%lu,%.8s,%s", number, VEILNET_PLAN, VEILNET_AGENT);
+            for (int j = 0; j < VEILNET_NUMBERS; j++) printf(",missed");
+            printf("\n");
+#endif
+            continue;
+        }
+        printf("%lu,%.8s,%s", number, VEILNET_PLAN, VEILNET_AGENT);
+        for (size_t j = 0; j < VEILNET_NUMBERS; j++) printf(",%.17g", veilnet_number(&message, j));
+        printf("\n");
+    }
+    return fflush(stdout) ? 2 : code;
+}
