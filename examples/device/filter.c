@@ -1,32 +1,21 @@
 /* An exported agent as a filter, readings as CSV in and messages as CSV out, as "veilnet sanitize" does:
  *
  *   veilnet export plan/kitchen.json --c kitchen-c/
- *   cc -std=c99 -Os -I kitchen-c -o kitchen examples/device/filter.c kitchen-c/veilnet.c -lm
+ *   cc -std=c99 -Os -I kitchen-c -o kitchen examples/device/filter.c kitchen-c/veilnet.c kitchen-c/entropy.c -lm
  *   ./kitchen < readings.csv > messages.csv
  *   veilnet audit plan/ --run kitchen=./kitchen
  *
  * It keeps nothing: readings that go through it twice get noise twice. A device keeps a journal (mqtt_agent.c).
  */
-#define _DEFAULT_SOURCE
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
+#include "entropy.h"
 #include "veilnet.h"
 
 #define MOST 65536
-
-/* From the kernel, at most 256 bytes at a time: those it gives whole. */
-static int system_entropy(void *context, uint8_t *bytes, size_t count) {
-    (void)context;
-    for (size_t done = 0; done < count; done += 256) {
-        size_t here = count - done < 256 ? count - done : 256;
-        if (getrandom(bytes + done, here, 0) != (ssize_t)here) return 1;
-    }
-    return 0;
-}
 
 /* The readings of a line; what is no number, or is not there, is not a number. */
 static void read_row(char *line, double *row) {
@@ -57,9 +46,9 @@ int main(void) {
         read_row(line, row);
         number++;
 #if VEILNET_KEPT
-        veilnet_status status = veilnet_step(&state, row, system_entropy, NULL, &message);
+        veilnet_status status = veilnet_step(&state, row, veilnet_system_entropy, NULL, &message);
 #else
-        veilnet_status status = veilnet_sanitize(row, system_entropy, NULL, &message);
+        veilnet_status status = veilnet_sanitize(row, veilnet_system_entropy, NULL, &message);
 #endif
         if (status == VEILNET_NO_ENTROPY) return fprintf(stderr, "no random bytes: nothing was sent\n"), 2;
         if (status != VEILNET_OK) {

@@ -14,10 +14,12 @@ from veilnet.cli import run
 pytestmark = needs_compiler
 FILTER = Path(__file__).resolve().parents[2] / "examples" / "device" / "filter.c"
 FAULTS = {
-    "noise used once": ("    return 0;\n}\n\n/* The", "    return memset(bytes, 7, count), 0;\n}\n\n/* The"),
+    "noise used once": ("row, veilnet_system_entropy", "row, the_same"),
     "combinations sent": ("read_row(line, row);", "read_row(line, row), row[0] *= 1.01;"),
     "on the public grid": ("veilnet_number(&message, j)", "veilnet_number(&message, j) + 1e-7"),
-}  # fmt: skip
+}
+
+THE_SAME = "int the_same(void *c, uint8_t *b, size_t n) { (void)c; memset(b, 7, n); return 0; }\n"
 
 
 def audited(
@@ -30,9 +32,9 @@ def audited(
     code = FILTER.read_text(encoding="utf-8")
     if fault is not None:
         assert fault[0] in code
-        code = code.replace(*fault)
+        code = code.replace(*fault).replace("/* The readings of", f"{THE_SAME}/* The readings of")
     (folder / "c" / "program.c").write_text(code, encoding="utf-8")
-    program = build(folder / "c", "veilnet.c")
+    program = build(folder / "c", "veilnet.c", "entropy.c")
     capsys.readouterr()
     options = ("--only", "deployed", "--quick", "--json")
     status = run(["audit", str(plan), "--run", f"kitchen='{program}'", *options])

@@ -45,7 +45,7 @@ class _Callbacks(Structure):
 
 class _State(Structure):
     _fields_ = (
-        ("flash", c_void_p), ("store", c_uint8 * 8), ("sequence", c_uint64), ("epoch", c_uint64),
+        ("flash", c_void_p), ("store", c_uint8 * 8), ("sequence", c_uint64), ("epoch", c_uint64), ("told", c_uint64),
         ("which", c_size_t), ("end", c_size_t), ("generation", c_uint32), ("usable", c_int),
     )  # fmt: skip
 
@@ -180,12 +180,16 @@ def test_power_cuts_draw_nothing_twice_and_lose_nothing(code: CDLL) -> None:
         received: set[int] = set()
         taken: dict[int, int] = {}  # sequence -> epoch
         stores: set[bytes] = set()
-        epoch, cuts = 0, 0
+        epoch, cuts, last_kept = 0, 0, 0
         while cuts < 50:
             flash.left = int(random.integers(1, 3000))
             journal = Journal(code, flash)
             if taken and journal.status == OK:
                 assert journal.reserve(max(taken.values())) == OLD
+                assert journal.state.told in (
+                    last_kept,
+                    taken[max(taken)],
+                )  # the last may be there, not confirmed
             while journal.status == OK:
                 epoch += 1
                 status = journal.reserve(epoch)
@@ -197,7 +201,7 @@ def test_power_cuts_draw_nothing_twice_and_lose_nothing(code: CDLL) -> None:
                     drawn[epoch] = random.bytes(int(random.integers(1, 100)))
                     if journal.keep(drawn[epoch]) != OK:
                         break
-                    kept[sequence] = drawn[epoch]
+                    kept[sequence], last_kept = drawn[epoch], epoch
                 elif status != FULL:
                     break
                 if status == FULL or random.random() < 0.5:

@@ -16,9 +16,10 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.types import AnyArray
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
+from veilnet.live.topics import identity
 from veilnet.symbols.agent import SymbolAgent
 
-_SHARED = ("veilnet.h", "wire.h", "wire.c", "journal.h", "journal.c")
+_SHARED = ("veilnet.h", "wire.h", "wire.c", "journal.h", "journal.c", "entropy.h", "entropy.c")
 _LINEAR, _SYMBOLS = "veilnet.c", "symbols.c"
 _PLAN = "veilnet_plan.h"
 _LARGEST = (
@@ -130,6 +131,7 @@ def _plan_header(agent: str, plan: str, sizes: Mapping[str, int], tables: Mappin
         f"/* One agent of plan {plan[:_SHORT]}, written by 'veilnet export': export again rather than edit. */",
         "#ifndef VEILNET_PLAN_H\n#define VEILNET_PLAN_H\n",
         f"#define VEILNET_AGENT {_text(agent)}",
+        f"#define VEILNET_IDENTITY {_text(identity(agent))}",
         f"#define VEILNET_PLAN {_text(plan[:_SHORT])}",
         *(
             f"#define VEILNET_{name} {size}{'LL' if abs(size) > 32767 else ''}"

@@ -140,7 +140,10 @@ static int change_page(veilnet_journal *journal) {
     journal->end = HEAD;
     journal->generation++;
     if (flash->erase(flash->context, journal->which) != 0) return 0;
-    if (journal->sequence && !write_record(journal, RESERVED, journal->sequence, journal->epoch, NULL, 0)) return 0;
+    store_whole(bytes, journal->told, sizeof journal->told);
+    if (journal->sequence &&
+        !write_record(journal, RESERVED, journal->sequence, journal->epoch, bytes, sizeof journal->told))
+        return 0;
     for (record each = next_waiting(journal, old, HEAD); each.kind == KEPT;
          each = next_waiting(journal, old, each.place + RECORD(each.count)))
         if (!read_at(flash, old, each.place + FRONT, bytes, each.count) ||
@@ -180,6 +183,12 @@ static veilnet_journal_status resume(veilnet_journal *journal) {
         if (each.kind == 0) return change_page(journal) ? VEILNET_JOURNAL_OK : VEILNET_JOURNAL_FAULT;
         if (each.sequence > journal->sequence) journal->sequence = each.sequence;
         if (each.epoch > journal->epoch) journal->epoch = each.epoch;
+        if (each.kind == KEPT && each.epoch > journal->told) journal->told = each.epoch;
+        if (each.kind == RESERVED && each.count) {
+            uint8_t told[8];
+            if (!read_at(journal->flash, journal->which, each.place + FRONT, told, sizeof told)) return VEILNET_JOURNAL_FAULT;
+            journal->told = whole(told, sizeof told);
+        }
         journal->end += RECORD(each.count);
     }
 }
@@ -222,8 +231,10 @@ veilnet_journal_status veilnet_journal_reserve(veilnet_journal *journal, uint64_
 veilnet_journal_status veilnet_journal_keep(veilnet_journal *journal, const uint8_t *bytes, size_t count) {
     if (!journal->usable || !journal->sequence || count > VEILNET_MESSAGE_BYTES) return VEILNET_JOURNAL_FAULT;
     if (journal->end + RECORD(count) > journal->flash->page) return VEILNET_JOURNAL_FULL;
-    int kept = write_record(journal, KEPT, journal->sequence, journal->epoch, bytes, count);
-    return ended(journal, kept ? VEILNET_JOURNAL_OK : VEILNET_JOURNAL_FAULT);
+    if (!write_record(journal, KEPT, journal->sequence, journal->epoch, bytes, count))
+        return ended(journal, VEILNET_JOURNAL_FAULT);
+    journal->told = journal->epoch;
+    return VEILNET_JOURNAL_OK;
 }
 
 veilnet_journal_status veilnet_journal_waiting(
