@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,18 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by
+from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, vectors
 from helpers.live_networks import house_plan
 from helpers.stream_networks import random_stream
 from veilnet._core.missed import MISSED
 from veilnet.agent.stream import Stream
 from veilnet.export import export_c
+from veilnet.io.sanitizer_files import from_document
 from veilnet.symbols.agent import Layer, SymbolAgent
 
 pytestmark = needs_compiler
 OK, IS_MISSED, NO_ENTROPY = 0, 1, 2
+VECTORS = Path(__file__).resolve().parents[2] / "examples" / "device" / "vectors.json"
 ROWS = 2000  # one block: veilnet's draws of a block are cut into rows afterwards
 
 
@@ -159,3 +162,18 @@ def test_three_planted_faults_change_what_is_sent(tmp_path: Path) -> None:
         build(tmp_path, "veilnet.c")
         _, steps = sent_by(tmp_path / "program", rows, source.tape(np.zeros(ROWS, bool)), expected.shape[1])
         assert np.mean(steps * sanitizer.grid != expected) > 0.1
+
+
+def test_published_vectors_are_what_agents_send(tmp_path: Path) -> None:
+    """By veilnet's own agent, which the file is made with anew, and by the compiled one."""
+    made = vectors(house_plan(), ["kitchen"], house_plan(stream=True), "hall")
+    kept = json.loads(VECTORS.read_text(encoding="utf-8"))
+    assert kept == json.loads(json.dumps(made)), f"write {json.dumps(made, indent=1)} to {VECTORS.name}"
+    for place, each in enumerate(kept):
+        agent = from_document(each["agent"], VECTORS)
+        rows = np.array(each["rows"], dtype=float)
+        program = compiled(agent, tmp_path / str(place))
+        status, steps = sent_by(program, rows, bytes.fromhex(each["random_bytes"]), agent.recipe.sent)
+        for row, (code, numbers) in enumerate(zip(status, each["numbers"], strict=True)):
+            assert code == (IS_MISSED if numbers is None else OK)
+            assert numbers is None or (steps[row] * agent.grid).tolist() == numbers

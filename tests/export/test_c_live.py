@@ -41,7 +41,9 @@ def has_libmosquitto() -> bool:
     compiler is None or not has_libmosquitto(),
     reason="no libmosquitto: 'sudo apt-get install libmosquitto-dev' brings it",
 )
-@pytest.mark.parametrize("stream", [False, True], ids=["rows", "stream"])
+@pytest.mark.parametrize(
+    "stream", [False, pytest.param(True, marks=pytest.mark.long)], ids=["rows", "stream"]
+)
 def test_an_agent_in_c_is_killed_and_sends_every_row_once(stream: bool, tmp_path: Path) -> None:
     """Three kills: each row arrives once, or is told as missed where the kill took what was drawn."""
     require_mosquitto()

@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 
 from veilnet.agent.randomness import NoiseSource, normal_from_bits
+from veilnet.agent.stream import Stream
 from veilnet.export import export_c
+from veilnet.io.outbox import Message
+from veilnet.io.sanitizer_files import to_document
+from veilnet.live.messages import Seal
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Os")
 compiler = shutil.which("cc") or shutil.which("gcc")
@@ -135,3 +139,42 @@ def library(agent: Any, folder: Path, **options: Any) -> ctypes.CDLL:
         **options,
     )
     return ctypes.CDLL(str(program))
+
+
+def vectors(plan: Any, agents: Sequence[str], stream: Any, name: str) -> list[dict[str, Any]]:
+    """Rows, random bytes and numbers of some agents of a plan, and of one of a stream with a missed row."""
+    found = []
+    for sanitizer in (*(plan.sanitizers[agent] for agent in agents), stream.sanitizers[name]):
+        source, random = Taped(1), np.random.default_rng(2)
+        rows = np.round(sanitizer.offset + random.standard_normal((4, sanitizer.readings)), 1)
+        missed = np.array([False, False, sanitizer.memory is not None, False])
+        if sanitizer.memory is None:
+            numbers = sanitizer.recipe.sanitize(sanitizer.recipe.examine(rows)[0], source)
+        else:
+            rows[2, 0] = np.nan
+            numbers = Stream(sanitizer.recipe, source).advance(rows)[0]
+        sealed = Seal(bytes(range(32))).message(
+            Message(
+                "0123456789abcdef",
+                sanitizer.agent,
+                bytes(8),
+                3,
+                17,
+                0,
+                True,
+                numbers[3].astype("<f8").tobytes(),
+            )
+        )
+        found.append(
+            {
+                "agent": to_document(sanitizer, "0123456789abcdef" * 2),
+                "rows": [[None if np.isnan(each) else each for each in row] for row in rows.tolist()],
+                "random_bytes": source.tape(missed).hex(),
+                "numbers": [None if gone else row for gone, row in zip(missed, numbers.tolist(), strict=True)],
+                "message_of_last_row": {
+                    "secret": bytes(range(32)).hex(), "store": bytes(8).hex(), "sequence": 3, "epoch": 17, "after": 0,
+                    "bytes": sealed.hex(),
+                },
+            }
+        )  # fmt: skip
+    return found
