@@ -3,10 +3,9 @@
     python benchmarks/devices.py                 100,000 rows of every agent of the house, as rows and as a stream
     python benchmarks/devices.py --rows 2000     fewer
 
-Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm as well: what is
-missing is left out, by name. Flash is what the program has beyond an empty one, the compiler's arithmetic included;
-"own" is the agent's code and tables alone. Stack is the deepest of the agent's functions. Ends with an error where a
-number differs.
+Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm as well:
+what is missing is left out, by name. "With arithmetic" is what the program has beyond an empty one, "own" the agent's
+code and tables alone. Stack is the deepest of the agent's functions. Ends with an error where a number differs.
 """
 
 from __future__ import annotations
@@ -81,7 +80,9 @@ def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> tu
     made(*link, "main.c", "veilnet.c", "-lm", "-o", "whole")
     made(*link, "none.c", "-o", "empty")
     own = text_of(folder / "own.o", tool)
-    stack = max(int(line.split("\t")[1]) for line in (folder / "own.su").read_text(encoding="utf-8").splitlines())
+    stack = max(
+        int(line.split("\t")[1]) for line in (folder / "own.su").read_text(encoding="utf-8").splitlines()
+    )
     return own, text_of(folder / "whole", tool) - text_of(folder / "empty", tool), stack
 
 
@@ -143,8 +144,8 @@ def main() -> int:
                 row.append("{} / {} / {}".format(*sizes(agent, folder, "gcc", ())))
                 table.append(row)
     machines = [*(TARGETS if shutil.which(ARM) else ()), "x86-64"]
-    heads = ["agent", "plan", "readings, numbers, kept", *(f"{each}: own / with arithmetic / stack" for each in machines)]
-    print(markdown(heads, table))
+    heads = [f"{each}: own / with arithmetic / stack" for each in machines]
+    print(markdown(["agent", "plan", "readings, numbers, kept", *heads], table))
     print(f"figure compared: {compared}\nfigure different: {wrong}")
     if slow:
         print(f"figure compared_on_arm: {slow}\nfigure different_on_arm: {slow_wrong}")

@@ -93,7 +93,9 @@ BENCHMARKS = {
         ("--quick",),
     ),
     "devices": Benchmark(
-        "devices.py", "exported agents with veilnet's own, number by number, and their size", ("--rows", "2000")
+        "devices.py",
+        "exported agents with veilnet's own, number by number, and their size",
+        ("--rows", "2000"),
     ),
     "attackers": Benchmark(
         "attackers.py", "learned attackers with the bound", ("--plans", "4", "--rows", "10000")
