@@ -3,7 +3,7 @@
     python benchmarks/devices.py                 100,000 rows of every agent of the house, as rows and as a stream
     python benchmarks/devices.py --rows 2000     fewer
 
-Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm as well:
+Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm too:
 what is missing is left out, by name. "With arithmetic" is what the program has beyond an empty one, "own" the agent's
 code and tables alone. Stack is the deepest of the agent's functions. Ends with an error where a number differs.
 """
