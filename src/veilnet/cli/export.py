@@ -26,10 +26,10 @@ def command(
     from veilnet.cli._shared import print_json, tell
     from veilnet.cli._symbols import runnable
     from veilnet.export import export_c
+    from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import PlanFile
-    from veilnet.io.sanitizer_files import sanitizer_bytes
 
-    found, plan, _ = runnable(PlanFile(agent, trust, accepted), sanitizer_bytes(agent))
+    found, plan, _ = runnable(PlanFile(agent, trust, accepted), sealed_bytes(agent))
     written = export_c(found, plan, c)
     if json:
         print_json({"agent": found.agent, "plan": plan, "written": [str(path) for path in written]})
