@@ -54,7 +54,7 @@ CALLS = {
     False: "veilnet_message o; int s = veilnet_sanitize(y, draw, 0, &o);",
     True: "static veilnet_state k; veilnet_message o; int s = veilnet_step(&k, y, draw, 0, &o);",
 }
-MAIN = """#include "veilnet.h"
+MAIN = """#include "veilnet_agent.h"
 double y[VEILNET_READINGS]; volatile int64_t sent;
 int draw(void *c, uint8_t *b, size_t n) {{ (void)c; while (n--) b[n] = (uint8_t)sent; return 0; }}
 int main(void) {{ {call} sent = o.steps[0]; return s; }}
@@ -76,8 +76,8 @@ def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> tu
     def made(*arguments: str) -> None:
         subprocess.run([compiler, *flags, *SMALL, *arguments], cwd=folder, check=True, capture_output=True)
 
-    made("-c", "veilnet.c", "-o", "own.o")
-    made(*link, "main.c", "veilnet.c", "-lm", "-o", "whole")
+    made("-c", "veilnet_agent.c", "-o", "own.o")
+    made(*link, "main.c", "veilnet_agent.c", "-lm", "-o", "whole")
     made(*link, "none.c", "-o", "empty")
     own = text_of(folder / "own.o", tool)
     stack = max(
@@ -110,7 +110,7 @@ def on_arm(folder: Path) -> Path | None:
     (folder / "vectors.c").write_text(VECTORS, encoding="utf-8")
     (folder / "board.ld").write_text(BOARD, encoding="utf-8")
     flags = ("-mcpu=cortex-m4", "-mthumb", "-std=c99", "-Os", "--specs=rdimon.specs", "-Tboard.ld")
-    sources = ("program.c", "veilnet.c", "vectors.c")
+    sources = ("program.c", "veilnet_agent.c", "vectors.c")
     subprocess.run([ARM, *flags, "-o", "arm", *sources, "-lm"], cwd=folder, check=True)
     runner, machine = folder / "on-arm", "-M mps2-an386 -nographic -monitor none -serial none"
     files = f"-semihosting-config enable=on,target=native,arg=arm,arg=$1 -kernel {folder}/arm"

@@ -1,7 +1,7 @@
 /* An exported agent as a filter, readings as CSV in and messages as CSV out, as "veilnet sanitize" does:
  *
  *   veilnet export plan/kitchen.json --c kitchen-c/
- *   cc -std=c99 -Os -I kitchen-c -o kitchen examples/device/filter.c kitchen-c/veilnet.c kitchen-c/entropy.c -lm
+ *   cc -std=c99 -Os -I kitchen-c -o kitchen examples/device/filter.c kitchen-c/veilnet_agent.c kitchen-c/entropy.c -lm
  *   ./kitchen < readings.csv > messages.csv
  *   veilnet audit plan/ --run kitchen=./kitchen
  *
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "entropy.h"
-#include "veilnet.h"
+#include "veilnet_agent.h"
 
 #define MOST 65536
 

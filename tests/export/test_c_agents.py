@@ -151,15 +151,15 @@ def test_three_planted_faults_change_what_is_sent(tmp_path: Path) -> None:
     rows, source = readings_of(sanitizer, ROWS, 1), Taped(2)
     expected = sanitizer.recipe.sanitize(sanitizer.recipe.examine(rows)[0], source)
     compiled(sanitizer, tmp_path)
-    code = (tmp_path / "veilnet.c").read_text(encoding="utf-8")
+    code = (tmp_path / "veilnet_agent.c").read_text(encoding="utf-8")
     for right, wrong in (
         ("known[k] += uniform(bytes) * veilnet_dither[pass][k]", "known[k] += 0.0 * uniform(bytes)"),
         ("sums[veilnet_blurred[i]] += uniform(&bytes)", "sums[0] += 0.0 * uniform(&bytes)"),
         ("known[k] = y - veilnet_offset[k]", "known[k] = y + veilnet_offset[k]"),
     ):
         assert right in code
-        (tmp_path / "veilnet.c").write_text(code.replace(right, wrong), encoding="utf-8")
-        build(tmp_path, "veilnet.c")
+        (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
+        build(tmp_path, "veilnet_agent.c")
         _, steps = sent_by(tmp_path / "program", rows, source.tape(np.zeros(ROWS, bool)), expected.shape[1])
         assert np.mean(steps * sanitizer.grid != expected) > 0.1
 

@@ -34,7 +34,7 @@ def audited(
         assert fault[0] in code
         code = code.replace(*fault).replace("/* The readings of", f"{THE_SAME}/* The readings of")
     (folder / "c" / "program.c").write_text(code, encoding="utf-8")
-    program = build(folder / "c", "veilnet.c", "entropy.c")
+    program = build(folder / "c", "veilnet_agent.c", "entropy.c")
     capsys.readouterr()
     options = ("--only", "deployed", "--quick", "--json")
     status = run(["audit", str(plan), "--run", f"kitchen='{program}'", *options])

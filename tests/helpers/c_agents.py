@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(
 PROGRAM = r"""
 #include <stdio.h>
 #include <string.h>
-#include "veilnet.h"
+#include "veilnet_agent.h"
 static int from_file(void *tape, uint8_t *bytes, size_t count) { return fread(bytes, 1, count, tape) != count; }
 int main(int argc, char **argv) {
     double row[VEILNET_READINGS];
@@ -64,7 +64,7 @@ def compiled(
 ) -> Path:
     """A program around an exported agent."""
     written = export_c(agent, plan, folder)
-    main = next(path.name for path in written if path.name in ("veilnet.c", "symbols.c"))
+    main = next(path.name for path in written if path.name in ("veilnet_agent.c", "symbols.c"))
     (folder / "program.c").write_text(program, encoding="utf-8")
     return build(folder, main, *sources, *flags)
 

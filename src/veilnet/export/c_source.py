@@ -19,8 +19,8 @@ from veilnet.io._atomic import write_bytes
 from veilnet.live.topics import identity
 from veilnet.symbols.agent import SymbolAgent
 
-_SHARED = ("veilnet.h", "wire.h", "wire.c", "journal.h", "journal.c", "entropy.h", "entropy.c")
-_LINEAR, _SYMBOLS = "veilnet.c", "symbols.c"
+_SHARED = ("veilnet_agent.h", "wire.h", "wire.c", "journal.h", "journal.c", "entropy.h", "entropy.c")
+_LINEAR, _SYMBOLS = "veilnet_agent.c", "symbols.c"
 _PLAN = "veilnet_plan.h"
 _LARGEST = (
     64  # readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack

@@ -1,4 +1,4 @@
-/* Random bytes for veilnet.h, from what the machine has. */
+/* Random bytes for veilnet_agent.h, from what the machine has. */
 #ifndef VEILNET_ENTROPY_H
 #define VEILNET_ENTROPY_H
 

@@ -1,7 +1,7 @@
-/* See veilnet.h. An agent of symbols: a range, one hidden layer, a code, a coin (docs/reference/formats.md, "Files of
+/* See veilnet_agent.h. An agent of symbols: a range, one hidden layer, a code, a coin (docs/reference/formats.md, "Files of
  * symbols"). Its one number is the symbol. */
 #define VEILNET_TABLES
-#include "veilnet.h"
+#include "veilnet_agent.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef VEILNET_WIRE_H
 #define VEILNET_WIRE_H
 
-#include "veilnet.h"
+#include "veilnet_agent.h"
 
 #define VEILNET_SECRET 32 /* bytes of seal.key, 64 hexadecimal digits in the file */
 #define VEILNET_STORE 8   /* bytes that name the journal which numbers the messages */

@@ -1,6 +1,6 @@
-/* See veilnet.h. */
+/* See veilnet_agent.h. */
 #define VEILNET_TABLES
-#include "veilnet.h"
+#include "veilnet_agent.h"
 
 #include <math.h>
 #include <string.h>
