@@ -16,10 +16,10 @@ def command(
 ) -> None:
     """Write an agent as C99: one header with its numbers, beside code that all agents share.
 
-    veilnet_agent.c (symbols.c for symbols) sanitizes a row, wire.c packs and seals messages, journal.c keeps two pages of
-    flash so that nothing is drawn twice. They allocate nothing; randomness and flash are callbacks of yours. Given
-    the same random bytes they send the same numbers as 'veilnet sanitize', and 'veilnet audit --run' tries a program
-    made of them. A file that may not be run is not exported.
+    veilnet_agent.c sanitizes a row (symbols.c makes a symbol of it), wire.c packs and seals messages, and journal.c
+    keeps two pages of flash so that nothing is drawn twice. They allocate nothing; randomness and flash are callbacks
+    of yours. Given the same random bytes they send the same numbers as 'veilnet sanitize', and 'veilnet audit --run'
+    tries a program made of them. A file that may not be run is not exported.
 
     Exit code 0: written; 2: not an agent's file, or one that cannot be exported: the message says why.
     """
