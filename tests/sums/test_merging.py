@@ -77,7 +77,7 @@ def test_merging_changes_nothing_of_x_and_has_a_way_back(noise: str, summed: Any
 
 
 def test_the_house_has_the_figures_of_the_theorem() -> None:
-    """Growth of error variances: shares, the sum of all, and its limit (mathematics, section 15)."""
+    """Growth of error variances: shares, the sum of all, and its limit (docs/explanation/sums.md)."""
     shares, sums, limit = vn.design(house()), vn.design(house(), summed=True), vn.privacy_limit(house())
     found = {name: (shares.privacy[name], sums.privacy[name], limit[name]) for name in limit}
     expected = {"presence": (8.5, 28.6, 29.7), "cooking": (2.5, 12.3, 12.7), "gait": (10.2, 14.9, 14.9)}

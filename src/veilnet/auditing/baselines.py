@@ -261,7 +261,7 @@ def secure_sum(network: Network) -> tuple[Sanitizers, Network]:
     """
     noise = network.R.matrix() if network.colour is None else noise_of(network)
     everyone = {"observe": {"everyone": network.H}, "noise": noise}
-    merged = changed(network, **everyone, offset=None, reading_names={}, limits={})
+    merged = changed(network, **everyone, offset=None, reading_names={}, limits={}, members={})
     if network.is_stream:
         return share_filters(merged).sanitizers, merged
     joint = share_of_estimate(network, network.in_raw_coordinates(network.U))

@@ -135,6 +135,11 @@ class Fusion:
         """How many numbers each agent sends."""
         return {a: int(n) for a, n in zip(self.agents, self.model.blocks.sizes, strict=True)}
 
+    @property
+    def sums(self) -> Mapping[str, SumParts]:
+        """group -> who adds up in it, where agents are groups."""
+        return self._sums
+
     def estimate(self, messages: Mapping[str, Any] | Any, *, missing: Collection[str] = ()) -> Estimate:
         """The public parameters, estimated from whatever arrived.
 
@@ -154,8 +159,16 @@ class Fusion:
     def stacked(self, messages: Mapping[str, Any] | Any) -> Array:
         """Messages as one array (T, M), agent after agent in sending order.
 
-        messages: as for :meth:`estimate`; not a number where an agent sent none.
+        messages: as for :meth:`estimate`; not a number where an agent sent none, or where a sum lacks a member.
         """
+        if self._sums and isinstance(messages, Mapping):
+            messages, members, absent = added_up(self._sums, messages, (), follows=self.is_stream)
+            stacked = np.array(np.atleast_2d(self._read(messages)))
+            for name, parts in self._sums.items():
+                lacks = np.any(absent[[members.index(agent) for agent in parts.members]], axis=0)
+                mine = self.model.blocks.rows(self.agents.index(name))
+                stacked[np.ix_(lacks & ~np.isinf(stacked[:, mine]).all(axis=1), np.r_[mine])] = np.nan
+            return stacked
         return np.atleast_2d(self._read(messages))
 
     def _estimate(

@@ -62,6 +62,11 @@ def option(name: str, help: str, **settings: Any) -> Any:
 
 
 # What several verbs ask for.
+SUMMED = option(
+    "--summed",
+    "The centre sees only sums: all for one of all agents, or kitchen,hall for one of these (repeat).",
+    metavar="AGENTS",
+)
 JSON = option("--json", "Answer in JSON.")
 BROKER = option("--broker", "mqtts://host:8883", required=True)
 ROOT = option("--root", "First levels of every topic.", default="veilnet")

@@ -58,7 +58,11 @@ def estimates(
     """
     if not fusion.is_stream:
         for numbers, messages in rows:
-            yield numbers, fusion.estimate(messages), messages
+            found = fusion.estimate(messages)
+            if fusion.sums:  # what was heard of agents that are groups is their sum
+                stacked, blocks = fusion.stacked(messages), fusion.model.blocks
+                messages = {name: stacked[:, blocks.rows(k)] for k, name in enumerate(fusion.agents)}
+            yield numbers, found, messages
         return
     follower = fusion.follow(lag=lag or 0)
     heard: Booleans = np.zeros(0, bool)

@@ -41,7 +41,8 @@ class Notes:
         self._drift = None if fusion.is_stream else Drift(fusion)
         self._refusals = Refusals(fusion.agents) if fusion.is_stream else None
         self._known: set[tuple[str, str]] = set()
-        self._senders = sum(count > 0 for count in fusion.sent.values())
+        members = sum(len(group.members) - 1 for group in fusion.sums.values())
+        self._senders = sum(count > 0 for count in fusion.sent.values()) + members
         self.rows = self.gaps = self.alone = self.unknown = self.bad = 0
         self.contradicting: Counter[str] = Counter()
         self.sudden: Counter[str] = Counter()

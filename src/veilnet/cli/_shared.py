@@ -296,3 +296,12 @@ def progress(description: str, total: float | None = None) -> Iterator[Steps]:
 def _may_draw() -> bool:
     """Whether standard error can be a terminal for rich, told without loading it."""
     return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+
+
+def groups(summed: list[str] | None) -> bool | list[list[str]] | None:
+    """What --summed asks for: all agents in one group, or lists of them."""
+    if not summed:
+        return None
+    if summed == ["all"]:
+        return True
+    return [[name.strip() for name in each.split(",")] for each in summed]

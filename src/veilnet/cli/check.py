@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import JSON, SUMMED, argument, option
 
 if TYPE_CHECKING:
+    from veilnet.model.network import Network
     from veilnet.verdict.exact_test import Verdict
 
 
@@ -19,10 +20,12 @@ def command(
     accept: list[str] | None = option(
         "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
     ),
+    summed: list[str] | None = SUMMED,
     json: bool = JSON,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more.
 
+    With --summed: what it buys that the centre sees only sums of messages, and what one agent on its side undoes.
     Of a plan of symbols: how much of what it promises is due to what agents say, and how much to few rows.
     """
     import veilnet as vn
@@ -36,6 +39,9 @@ def command(
         _check_symbols(network, json=json)
         return
     model = vn.Network.load(network)
+    if summed:
+        _check_sums(model.accepting(accept) if accept else model, summed, json=json)
+        return
     verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)
     if json:
@@ -73,6 +79,22 @@ def command(
         console.print(
             f"{report_path(network).name} is about another network: no intervals. Fit again for new ones."
         )
+
+
+def _check_sums(model: Network, summed: list[str], *, json: bool) -> None:
+    """Shares against sums against silence, with and without agents who help the centre."""
+    from dataclasses import asdict
+
+    from veilnet.cli._shared import console, groups, print_json, table, tell
+    from veilnet.sums.comparing import HEADINGS, MEANING, compared
+    from veilnet.sums.merging import read_summed
+
+    found = compared(model, read_summed(groups(summed)))
+    if json:
+        print_json({each.name: asdict(each) for each in found})
+        return
+    console.print(table(list(HEADINGS), [each.row() for each in found]))
+    tell(MEANING)
 
 
 def _check_symbols(folder: Path, *, json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import JSON, SUMMED, argument, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,6 +52,7 @@ def command(
     power: list[str] | None = option(
         "--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."
     ),
+    summed: list[str] | None = SUMMED,
     method: str = option("--method", "auto, perfect, noise, power, joint or alternating.", default="auto"),
     partial: bool = option("--partial", "With --method noise: take less than asked where not free."),
     prove: bool = option("--prove", "Trade-offs: prove how far from the best possible the plan is, to 1 %."),
@@ -76,7 +77,7 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
-    from veilnet.cli._shared import amounts, fraction, loss_allowed, print_json, progress, targets
+    from veilnet.cli._shared import amounts, fraction, groups, loss_allowed, print_json, progress, targets
     from veilnet.io.plan_reading import check_destination
 
     request: dict[str, Any] = {
@@ -86,7 +87,7 @@ def command(
         "power": amounts(power, "--power"),
     }
     error = None if model_error is None else fraction(model_error, "--model-error")
-    model = _loaded(network, accept, step)
+    model = _loaded(network, accept, step, groups(summed))
     if error is not None:
         stated, model = model, model.replace(model_error=error)
     if out is not None:
@@ -111,14 +112,17 @@ def command(
         _tell(plan, tried, out, replaced=replaced, explain=explain)
 
 
-def _loaded(path: Path, accept: list[str] | None, step: str | None) -> Network:
-    """The network of a file, with the doubts that were accepted and the step that was given."""
+def _loaded(path: Path, accept: list[str] | None, step: str | None, summed: Any) -> Network:
+    """The network of a file, with the doubts that were accepted, the step and the groups that were given."""
     import veilnet as vn
     from veilnet.model.stream_size import with_step
+    from veilnet.sums.merging import merged, read_summed
 
     model = vn.Network.load(path)
     if accept:
         model = model.accepting(accept)
+    if summed is not None:
+        model = merged(model, read_summed(summed))
     return model if step is None else with_step(model, step, "--step")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import JSON, SUMMED, argument, option
 
 if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier
@@ -22,6 +22,7 @@ def command(
     points: int | None = option(
         "--points", "How many points to trace; twenty when nothing is said.", at_least=2
     ),
+    summed: list[str] | None = SUMMED,
     out: Path | None = option("--out", "Plot to write: .svg, .png or .pdf."),
     prove: bool = option("--prove", "Prove for each point how far from the best possible it is."),
     csv: Path | None = option("--csv", "Table to write."),
@@ -30,7 +31,7 @@ def command(
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
     from veilnet._core.words import join_names
-    from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table, tell
+    from veilnet.cli._shared import check_file, check_plot, console, groups, print_json, progress, table, tell
     from veilnet.cli._views import detectability_json
     from veilnet.io._atomic import replacing, write_text
 
@@ -44,6 +45,7 @@ def command(
             levels,
             points=points,
             prove=prove,
+            summed=groups(summed),
             progress=lambda _what, part: steps.update(part),
         )
     if out is not None:

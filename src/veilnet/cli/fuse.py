@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from veilnet.cli._command_line import GATE, KEEP, argument, option
 
 if TYPE_CHECKING:
+    from veilnet.centre.fusion import Fusion
     from veilnet.io.merging import Alignment, MessageFile, Report
     from veilnet.io.row_keys import RowKey
 
@@ -32,6 +33,7 @@ def command(
     trust_counts: bool = option(
         "--trust-counts", "Align rows that were only counted, though files end differently."
     ),
+    summed: bool = option("--summed", "Add up members' bare messages: a simulation, which protects nothing."),
     gate: float | None = GATE,
     keep: bool = KEEP,
     json: bool = option("--json", "JSON lines, or with --out a JSON summary."),
@@ -67,10 +69,11 @@ def command(
         refuse_other({"--lag": lag is not None, "--gate": gate, "--keep": keep})
         return fuse_symbols(center, merged, out, json=json)
     fusion = centre_of(center, gate, keep=keep)
+    sent = _senders(fusion, summed=summed)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     notes = Notes(fusion, keep)
     with ExitStack() as stack:
-        opened = merged(fusion.sent, fusion.model.plan, notes.leave_out)
+        opened = merged(sent, fusion.model.plan, notes.leave_out)
         files, key, aligned = stack.enter_context(opened)
         refuse_what_a_stream_lacks(fusion, key, lag)
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
@@ -88,6 +91,29 @@ def command(
     elif out is not None:
         sys.stdout.write(f"Wrote {out}: {notes.in_words(files)}\n")
     return 1 if notes.bad or notes.changes else 0
+
+
+def _senders(fusion: Fusion, *, summed: bool) -> dict[str, int]:
+    """How many numbers each one sends of whom there is a file: members of groups, where that is asked for."""
+    from veilnet._core.errors import InvalidRequest
+
+    if not fusion.sums:
+        if summed:
+            raise InvalidRequest("--summed: no agents of this plan add up their messages; leave it out")
+        return fusion.sent
+    if not summed:
+        raise InvalidRequest(
+            "messages: agents of this plan add up their messages under masks, which 'veilnet agent' and 'veilnet "
+            "center' do; --summed adds up bare ones, as a simulation"
+        )
+    sys.stderr.write(
+        "fuse: --summed adds up bare messages: a simulation, which protects nothing from who sees them\n"
+    )
+    return {
+        agent: count
+        for name, count in fusion.sent.items()
+        for agent in (fusion.sums[name].members if name in fusion.sums else (name,))
+    }
 
 
 @contextmanager

@@ -42,6 +42,9 @@ def command(
         "--time", "The column of times, if it is not called time: sent, to align rows."
     ),
     flush: bool = option("--flush", "Send each row at once."),
+    summed: bool = option(
+        "--summed", "A member of a sum: write its bare messages, to simulate. They protect nothing."
+    ),
     seed: int | None = option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0),
     json: bool = option("--json", "Messages as JSON lines."),
     trust: str | None = TRUST,
@@ -80,6 +83,7 @@ def command(
 
     _check_options(source, out, store, budget, flush, seed)
     agent, plan, _ = runnable(PlanFile(sanitizer, trust, accepted), sealed_bytes(sanitizer))
+    agent = _bare(agent, summed=summed, store=store)
     noise = noise_source(seed)
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
@@ -112,6 +116,26 @@ def _check_options(
     for name, path in (("--in", source), ("--store", store)):
         if path is not None and out is not None and _same(path, out):
             raise InvalidRequest(f"{out}: the output would replace what {name} names; choose another name")
+
+
+def _bare(agent: Sanitizer | SymbolAgent, *, summed: bool, store: Path | None) -> Sanitizer | SymbolAgent:
+    """The agent as it runs; a member of a sum without its group, where a simulation was asked for."""
+    from veilnet._core.errors import InvalidRequest
+
+    group = getattr(agent, "summed", None)
+    if group is None:
+        if summed:
+            raise InvalidRequest("--summed: this agent is no member of a sum; leave it out")
+        return agent
+    if not summed:
+        raise InvalidRequest(
+            f"{agent.agent}: its messages are for the sum of {group.group!r} alone, and a bare one tells more. "
+            "Nothing was sent: run 'veilnet agent', or --summed for a simulation"
+        )
+    if store is not None:
+        raise InvalidRequest("--summed: a simulation is not in service; leave --store out")
+    say("--summed was given: messages are bare, a simulation of a sum that protects nothing of it")
+    return agent.replace(summed=None, dither=agent.dither)  # type: ignore[union-attr]  # a Sanitizer, since it has a group
 
 
 def _same(one: Path, other: Path) -> bool:

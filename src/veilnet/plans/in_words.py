@@ -20,6 +20,7 @@ from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED
 from veilnet.plans.certificate import CHANGE_OF, DITHERED, LOSS_ALLOWED, NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
+from veilnet.sums.handing_out import members_of
 
 # Methods that are not simply the best plan found: they are named to who asked for them.
 _BY_NAME = ("noise", "power", "alternating")
@@ -53,6 +54,7 @@ def plan_in_words(plan: Plan) -> str:
         )
     lines += _less_than_free(plan)
     lines += power_in_words(plan.certificate)
+    lines += sums_in_words(plan)
     lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")
@@ -61,6 +63,30 @@ def plan_in_words(plan: Plan) -> str:
             "The search was interrupted: this is the best plan found by then, and it keeps its promises."
         )
     return "\n".join([*lines, *plan.notes()])
+
+
+def sums_in_words(plan: Plan) -> list[str]:
+    """Who has to be honest where only sums are seen, and what one agent or two on the centre's side undo."""
+    lines = []
+    for name, group in plan.network.members.items():
+        first = plan.members[group.agents[0]]
+        assert first.summed is not None
+        lines.append(
+            f"The centre sees only the sum of {join_names(list(group.agents))} ({name}): "
+            f"{counted(first.sent, 'number')} a row of {first.summed.bits} bits each, opened when at least "
+            f"{group.threshold} of {len(group.agents)} are there. One agent's own message would tell more; masks or "
+            "two centres hide it (veilnet agent)."
+        )
+    if not lines:
+        return []
+    for many, helps in ((1, "one agent helps"), (2, "two agents help")):
+        if many < len(plan.members) and not (many > 1 and plan.network.is_stream):
+            told = [
+                f"{each} {times(1 + max(found.privacy, 0.0))} ({join_names(list(found.agents))})"
+                for each, found in plan.collusion(many).items()
+            ]
+            lines.append(f"Where {helps} the centre, error variances grow at least: {join_names(told)}.")
+    return lines
 
 
 def _less_than_free(plan: Plan) -> list[str]:
@@ -90,6 +116,12 @@ def _headline(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     public = join_names(list(plan.network.public))
     cost = f", and nothing is lost on {public}" if -plan.utility < NOTHING else f"; {_cost(plan, errors)}"
     count = len(plan.sanitizers)
+    if plan.network.members:
+        return (
+            f"{counted(len(members_of(plan.network)), 'agent')} send sums, "
+            f"{counted(sum(plan.sent.values()), 'number')} for {counted(plan.network.N, 'reading')}"
+            f"{_rows_and_memory(plan)}{cost}."
+        )
     how = f" (method: {plan.method})" if plan.method in _BY_NAME else ""
     return (
         f"{counted(count, 'agent')} send{'s' if count == 1 else ''} {counted(sum(plan.sent.values()), 'number')} "

@@ -28,6 +28,7 @@ from veilnet.report.html import Html, element, join, paragraph
 from veilnet.report.known_section import known_section
 from veilnet.report.page import Report
 from veilnet.report.stream_section import stream_section
+from veilnet.report.sums_section import sums_section
 from veilnet.report.symbols_section import (
     attacks_section,
     choice_section,
@@ -73,6 +74,7 @@ def report_of(
         ("verdict", "Can privacy be free here?", verdict_section(verdict)),
         ("frontier", "What more privacy would cost", frontier_section(plan, curve)),
         ("agents", "What each agent sends", agents_section(plan)),
+        *([("sums", "Shares, or only sums?", sums_section(plan))] if plan.network.members else []),
         *(
             [("stream", "What the centre makes of it, row after row", stream_section(plan))]
             if plan.network.is_stream and not by_stacks(plan.network)

@@ -1,4 +1,4 @@
-"""Only the sum: agents of a group add up their messages before anybody sees them (mathematics, section 15).
+"""Only the sum: agents of a group add up their messages before anybody sees them (docs/explanation/sums.md).
 
 A group of agents is one larger agent. Its message is z = C (y - offset) + ξ with y the readings of all members side
 by side; member i computes its own part z_i = C_i (y_i - offset_i) + ξ_i, C_i its columns of C, and z = Σ_i z_i. Masks

@@ -43,8 +43,10 @@ class SumGroups:
 
     def __post_init__(self) -> None:
         part = self.threshold
-        if not isinstance(part, int | float) or isinstance(part, bool) or not 0 <= part < 1:
-            raise InvalidRequest(f"threshold: expected a part of the members below 1, found {part!r}")
+        if not isinstance(part, int | float) or isinstance(part, bool) or not 0.5 <= part < 1:
+            raise InvalidRequest(
+                f"threshold: expected a part of the members from 0.5 to below 1, found {part!r}"
+            )
         if type(self.spare) is not int or self.spare < 0:
             raise InvalidRequest(f"spare: expected a whole number of members from 0 on, found {self.spare!r}")
 

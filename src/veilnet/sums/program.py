@@ -1,6 +1,6 @@
 """One group of all with a full prior: every trade-off exactly, by a semidefinite program with J dual variables.
 
-**Theorem** (mathematics, section 15). Let x have a full prior, P0 its covariance and P that of its error given all
+**Theorem** (docs/explanation/sums.md). Let x have a full prior, P0 its covariance and P that of its error given all
 readings; Σ = P0 - P is the covariance of the best estimate x̂. Whatever z the centre sees, of any mechanism at all,
 its mean error covariance is P̃ = P + E Cov(x̂|z) with 0 ⪯ E Cov(x̂|z) ⪯ Σ. Each such P̃ is left by sums of what
 members add: with P̃ = P0 - Σ^½ M Σ^½, 0 ⪯ M ⪯ I and M = Σ_k m_k v_k v_k', the numbers v_k'Σ^(-½) x̂, each with noise

@@ -36,6 +36,8 @@ from veilnet.auditing.world import World
 from veilnet.auditing.worlds import world_of
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
+from veilnet.sums.collusion import worst_collusion
+from veilnet.sums.handing_out import members_of
 
 SECTION = Section.COLLUSION.heading
 Betrayal = Literal["readings", "noise"]
@@ -83,6 +85,8 @@ def collusion_rows(
     advance: Callable[[float], None],
 ) -> list[Row]:
     """Privacy left by each single agent and by the worst set of up to ``colluding`` agents."""
+    if network.members:
+        return _rows_of_members(network, sanitizers, colluding, least_privacy, advance)
     world, units = world_of(network), in_units(network)
     sizes = range(1, min(colluding, network.S) + 1)
     noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
@@ -97,6 +101,40 @@ def collusion_rows(
                 for name in network.private
             ]
             advance((turn * len(sizes) + size) / (len(kinds) * len(sizes)))
+    return rows
+
+
+def _rows_of_members(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    colluding: int,
+    least_privacy: Mapping[str, float],
+    advance: Callable[[float], None],
+) -> list[Row]:
+    """The same where groups add up: the centre takes what members hand over out of the sum."""
+    units, rows = in_units(network), []
+    promised = world_of(network).privacies(sanitizers, network)
+    many = range(1, min(colluding, len(members_of(network)) - 1) + 1)
+    for size in many:
+        for name, found in worst_collusion(network, sanitizers, size).items():
+            compared = {
+                "guessing": units[name].guessing,
+                "raw readings": 0.0,
+                "nobody helps (promised)": promised[name],
+                "they help": found.privacy,
+            }
+            figures = units[name].figures(compared) | {"who": list(found.agents), "exact": found.exact}
+            least = least_privacy.get(name)
+            verdict: Judgement = "info"
+            if least is not None:
+                verdict = "fail" if found.privacy < least else "ok" if found.exact else "warn"
+                figures["least privacy"] = least
+            hands = "one agent hands" if size == 1 else f"{size} agents hand"
+            why = "" if found.exact else "Found agent by agent: another set may leave less."
+            shown = {"who helps": join_names(list(found.agents))} | units[name].cells(compared)
+            what = f"{name}, {hands} over readings and draws"
+            rows.append(Row(SECTION, what, promised[name], found.privacy, verdict, why, None, figures, shown))
+        advance(size / len(many))
     return rows
 
 

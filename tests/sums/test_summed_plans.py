@@ -1,0 +1,162 @@
+"""Files, streams and the command line of plans in which agents add up their messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet.cli import run
+from veilnet.io.plan_archives import Archive
+from veilnet.io.template import house
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("summed")
+    house().save(folder / "house.toml")
+    vn.design(house(), summed=[["kitchen", "hall"], ["bedroom", "study", "living room"]]).save(
+        folder / "plan"
+    )
+    return folder
+
+
+def test_members_have_their_own_files_and_everything_is_confirmed(saved: Path) -> None:
+    plan = vn.Plan.load(saved / "plan")
+    assert {path.stem for path in (saved / "plan").glob("*.json")} == {*house().agents, "plan", "center"}
+    assert all(each.ok for each in vn.verify(saved / "plan", house()))
+    for agent, member in plan.members.items():
+        kept = vn.Sanitizer.load(saved / "plan" / f"{agent}.json")
+        assert kept.same_as(member)
+        assert kept.summed is not None
+        assert agent in kept.summed.members
+        assert kept.names == house().reading_names[agent]
+    plan.save(saved / "plan.npz")
+    again = vn.Plan.load(saved / "plan.npz")
+    assert again.privacy == plan.privacy
+    assert (
+        json.loads(Archive.read(saved / "plan.npz").agent_file("hall"))["summed"]["group"] == "kitchen+hall"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda each: each["summed"].update(bits=30), "not the sanitizer of the plan"),
+        (lambda each: each.pop("summed"), "not the sanitizer of the plan"),
+        (lambda each: each["summed"].update(bits=65), "expected 1 to 64"),
+        (lambda each: each["summed"].update(members=["hall", "hall"]), "two different agents"),
+    ],
+)
+def test_a_member_s_file_that_was_changed_is_refused(
+    saved: Path, tmp_path: Path, change: Callable[[Any], Any], words: str
+) -> None:
+    from veilnet.io._sealed import seal
+
+    shutil.copytree(saved / "plan", tmp_path / "plan")
+    path = tmp_path / "plan" / "hall.json"
+    document = json.loads(path.read_bytes())
+    change(document)
+    document.pop("checksum", None)
+    path.write_bytes(seal(document))
+    with pytest.raises(vn.InvalidPlan, match=words):
+        vn.Plan.load(tmp_path / "plan")
+
+
+def test_a_network_of_groups_is_written_and_read_back(tmp_path: Path) -> None:
+    network = vn.design(house(), summed=True).network
+    for name in ("n.toml", "n.json", "n.npz"):
+        network.save(tmp_path / name)
+        assert vn.Network.load(tmp_path / name).members == network.members
+    text = (tmp_path / "n.json").read_text()
+    (tmp_path / "wrong.json").write_text(re.sub(r'("threshold": ?)4', r"\g<1>1", text))
+    with pytest.raises(vn.InvalidNetwork, match="threshold: expected 2 to 5"):
+        vn.Network.load(tmp_path / "wrong.json")
+
+
+def test_filters_of_members_add_up_to_the_filter_of_the_group() -> None:
+    """Without dither and grid in the way: the sum of members' outputs is the group's own, row after row."""
+    network = house(stream=True)
+    plan = vn.design(network, summed=True)
+    # hindsight, as the theorem's table has it
+    assert {name: 1 + each for name, each in plan.privacy.items()} == pytest.approx(
+        {"presence": 46.6, "cooking": 17.0, "gait": 15.45}, rel=0.01
+    )
+    rows = np.random.default_rng(3).normal(size=(50, network.N)) + network.offset_at_mean
+    whole = plan.sanitizers["everybody"]
+
+    def plain(sanitizer: vn.Sanitizer, read: np.ndarray) -> np.ndarray:
+        memory = sanitizer.memory
+        assert memory is not None
+        state, sent = np.zeros(memory.order), []
+        for row in read - sanitizer.offset:
+            state = memory.transition @ state + memory.gain @ row
+            sent.append(sanitizer.compression @ np.concatenate([state, row]))
+        return np.array(sent)
+
+    parts = sum(
+        plain(member, rows[:, network.blocks.rows(place)])
+        for place, member in enumerate(plan.members.values())
+    )
+    assert parts == pytest.approx(plain(whole, rows), rel=1e-9, abs=1e-9)
+    starts = [member.memory.start for member in plan.members.values() if member.memory is not None]
+    assert whole.memory is not None
+    assert sum(starts) == pytest.approx(whole.memory.start, rel=1e-12)
+    rng = np.random.default_rng(4)
+    sent = {
+        agent: np.asarray(member.stream(rng=rng).sanitize(rows[:, network.blocks.rows(place)]))
+        for place, (agent, member) in enumerate(plan.members.items())
+    }
+    fusion = vn.Fusion(plan)
+    assert np.all(np.isfinite(fusion.estimate(sent).public))
+    sent["hall"][7] = np.inf
+    with pytest.raises(vn.InvalidReading, match="begin anew together"):
+        fusion.estimate(sent)
+
+
+def test_the_command_line_simulates_sums_and_says_so(
+    saved: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def told(*arguments: object, code: int = 0) -> str:
+        assert run([str(each) for each in arguments]) == code
+        return " ".join("".join(capfd.readouterr()).split())
+
+    rows = np.random.default_rng(5).normal(size=(6, house().N)) + house().offset
+    files = []
+    for place, agent in enumerate(house().agents):
+        mine = rows[:, house().blocks.rows(place)].copy()
+        if agent == "study":
+            mine[2] = np.nan
+        heads = ",".join(["row", *house().reading_names[agent]])
+        lines = [heads, *(f"{k + 1}," + ",".join(map(repr, row)) for k, row in enumerate(mine.tolist()))]
+        (tmp_path / f"{agent}.csv").write_text("\n".join(lines) + "\n")
+        asked = ("sanitize", saved / "plan" / f"{agent}.json", "--in", tmp_path / f"{agent}.csv")
+        out = ("--out", tmp_path / f"z_{agent}.csv")
+        assert "Nothing was sent" in told(*asked, *out, code=2)
+        missed = 1 if agent == "study" else 0
+        assert "protects nothing" in told(*asked, *out, "--summed", "--seed", 1, code=missed)
+        files.append(f"{agent}={tmp_path}/z_{agent}.csv")
+    center = saved / "plan" / "center.json"
+    assert "as a simulation" in told("fuse", center, *files, code=2)
+    out_file = tmp_path / "estimates.csv"
+    assert "protects nothing" in told("fuse", center, *files, "--summed", "--keep", "--out", out_file)
+    lines = out_file.read_text().splitlines()
+    assert len(lines) == 7
+    missing = lines[0].split(",").index("missing")
+    assert [line.split(",")[missing] for line in lines[1:]] == [
+        "",
+        "",
+        "study;bedroom+study+living room",
+        "",
+        "",
+        "",
+    ]
+    assert "28.6-fold" in told("check", saved / "house.toml", "--summed", "all")
+    assert "5 agents send sums" in told("design", saved / "house.toml", "--summed", "all")
