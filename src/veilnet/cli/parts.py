@@ -81,10 +81,6 @@ def design(
         tell("The plan that was there is replaced: messages made by it can no longer be fused.")
     tell(f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished.")
     tell("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
-    if len(plan.computed) < len(plan.parts.parts):
-        tell(
-            "For finished parts that was done when they were made; 'veilnet parts verify' does it for all anew."
-        )
 
 
 def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSON) -> int:

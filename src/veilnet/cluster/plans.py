@@ -94,8 +94,7 @@ class PartsPlan:
     parts:       the network.
     utility:     u, 0 is perfect.
     privacy:     name -> p_j; a large figure where it is without bound, which sums in doubles cannot tell from that.
-    certificate: every promise recomputed from network and sanitizers alone; for parts finished before, when they were
-                 made (:func:`verify` recomputes them all).
+    certificate: every promise recomputed from network and sanitizers alone, of finished parts from their files.
     verdict:     what is free.
     computed:    names of the parts worked on by this run; the others were finished before.
     targets:     the p_j asked for.
