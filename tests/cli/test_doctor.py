@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.said import says
 from veilnet._core.extras import EXTRAS
 from veilnet.cli import _health, run
 
@@ -68,7 +69,7 @@ def _raising(error: Exception) -> Any:
 
 def test_an_extra_that_does_not_start_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_health, "import_module", _raising(OSError("a broken library")))
-    assert "installed and does not start (OSError)" in _health._extra("plot").found
+    says(_health._extra("plot").found, "does not start", "OSError")
 
 
 def test_broken_packages_entropy_clock_and_disks_are_problems(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from helpers.streams import random_stream, simulated
 from veilnet import cli
 from veilnet._core.missed import MISSED
@@ -136,7 +137,7 @@ def test_what_does_not_go_together(deployed: Deployed, tmp_path: Path) -> None:
     assert deployed.run("fuse", tmp_path / "rows/center.json", f"{agent}={out}", "--lag", 3) == 2
     deployed.capfd.readouterr()
     assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={out}", "--gate", "2") == 2
-    assert "gate: expected a false-alarm rate" in deployed.capfd.readouterr().err
+    says(deployed.capfd.readouterr().err, "gate", "expected a false-alarm rate")
 
 
 def test_messages_that_contradict_the_rows_before_are_left_out_and_named(deployed: Deployed) -> None:

@@ -12,6 +12,7 @@ import pytest
 import veilnet as vn
 from helpers.forged_plans import forged_id
 from helpers.networks import NOISES, PRIORS, random_network, random_sanitizers
+from helpers.said import says
 from veilnet import cli
 from veilnet.io import _sealed, sanitizer_files
 from veilnet.io.plan_files import file_names
@@ -259,7 +260,7 @@ def test_a_forged_mechanism_breaks_the_promise(folder) -> None:
 def test_a_forged_grid_is_found_by_verify(folder, capsys) -> None:
     forge_sanitizer(folder / "plan", lambda document: document.update(grid=[2.0**-300] * 2))
     assert cli.run(["verify", str(folder / "plan"), str(folder / "house.toml")]) == 1
-    assert "not the grid that the noise calls for: kitchen" in " ".join(capsys.readouterr().out.split())
+    says(" ".join(capsys.readouterr().out.split()), "grid", ": kitchen")
 
 
 def test_limits_taken_away_are_found_by_verify(tmp_path, capsys) -> None:
@@ -279,7 +280,7 @@ def test_limits_taken_away_are_found_by_verify(tmp_path, capsys) -> None:
     capsys.readouterr()
     forge_sanitizer(tmp_path / "plan", lambda document: document.pop("limits"))
     assert cli.run(command) == 1
-    assert "not those of the network: kitchen" in " ".join(capsys.readouterr().out.split())
+    says(" ".join(capsys.readouterr().out.split()), "not those of the network", ": kitchen")
 
 
 def test_a_forged_centre_is_found(folder, capsys) -> None:
@@ -306,7 +307,7 @@ def test_verify_confirms_an_honest_plan(saved, capsys) -> None:
     assert cli.run(["verify", str(saved / "plan")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "taken on trust" in told
-    assert "agents know their readings' names, limits and steps" in told
+    says(told, "names, limits and steps")
     assert "names, limits, resolution, step" not in told
 
 

@@ -15,6 +15,7 @@ import pytest
 import veilnet as vn
 from helpers.brokers import eventually, require_mosquitto
 from helpers.live_networks import house_plan
+from helpers.said import says
 from helpers.small_network import small_network
 from veilnet.cli import run
 from veilnet.cli._mosquitto import Broker
@@ -106,7 +107,7 @@ def test_an_agent_refuses_the_keys_of_another_before_noise_is_drawn(tmp_path: Pa
 def test_status_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert run(["live", "status", str(tmp_path / "notes.txt")]) == 2
-    assert "expected a centre's store" in capsys.readouterr().err
+    says(capsys.readouterr().err, "expected a centre's store", "found")
     assert run(["live", "status", str(tmp_path / "nothing.sqlite")]) == 2
     assert "no such file" in capsys.readouterr().err
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.live_networks import Wired, house_plan, house_readings
+from helpers.said import says
 from veilnet._core.errors import InvalidPlan
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
@@ -232,7 +233,7 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
         assert not watch.check()
     assert taken == [b"second", b"thirds"]
     assert len(said) == 1
-    assert "the plan before goes on: it is not signed" in said[0]
+    says(said[0], "before goes on", "not signed")
 
 
 def test_a_refused_file_is_tried_again_when_its_owner_agreed_and_not_before(tmp_path: Path) -> None:
