@@ -242,7 +242,11 @@ def test_the_list_of_who_may_do_what_is_complete_and_minimal() -> None:
             assert line == "" or line.startswith("#")
     assert set(rights) == {"@centre", "@telegraf", *map(identity, AGENTS)}
     for agent in AGENTS:
-        assert rights[identity(agent)] == {f"write {TOPICS.messages(agent)}", f"read {TOPICS.acks(agent)}"}
+        said = {f"write {TOPICS.messages(agent)}", f"write {TOPICS.sums(agent)}"}
+        assert rights[identity(agent)] == said | {
+            f"read {TOPICS.acks(agent)}",
+            f"read {TOPICS.rounds(agent)}",
+        }
     for right in rights["@telegraf"]:
         assert right.startswith("read ") or right == "readwrite homeassistant/status"
 

@@ -14,12 +14,17 @@ from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
     from veilnet.io.agent_ledger import Ledger
+    from veilnet.io.agent_store import AgentStore
     from veilnet.io.row_keys import RowKey
     from veilnet.io.sources import RowSource
     from veilnet.io.streams import Block
     from veilnet.live.agent import LiveAgent
+    from veilnet.live.connecting import Address
     from veilnet.live.keys import Credentials
+    from veilnet.live.messages import Seal
     from veilnet.live.sending import Sender
+    from veilnet.live.sum_rounds import SumRounds
+    from veilnet.live.topics import Topics
 
 _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
 _say = speaker("agent")
@@ -52,6 +57,9 @@ def command(
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
     root: str = ROOT,
+    wait: float = option(
+        "--wait", "Of a sum: seconds that the centre may take for one epoch.", at_least=0, default=30.0
+    ),
     patience: float | None = option(
         "--patience", "Seconds to wait, at the end, for the centre to have it all.", at_least=0
     ),
@@ -77,7 +85,6 @@ def command(
     from veilnet.live.connecting import read_address
     from veilnet.live.keys import Credentials
     from veilnet.live.seals import agent_seal
-    from veilnet.live.sending import Sender
     from veilnet.live.topics import Topics
 
     if source is not None and not source.is_file():
@@ -98,10 +105,11 @@ def command(
             "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
         )
     with AgentStore(where, name) as kept:
-        plans.agent = agent = LiveAgent(kept, seal, plans.sanitizer, plans.plan)
+        link, rounds = _link(kept, seal, plans, topics, credentials, address, wait)
+        plans.agent = agent = LiveAgent(kept, seal, plans.sanitizer, plans.plan, rounds=rounds)
         for epoch in agent.recover():
             _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
-        sender = Sender(kept, seal, topics, credentials, address, _say)
+        sender = link
         sender.start()
         try:
             is_complete = _feed(readings, plans, agent, sender)
@@ -113,6 +121,29 @@ def command(
                 ledger = kept.ledger()
     _conclude(ledger, where if not arrived else None)
     return 0 if is_complete and arrived else 1
+
+
+def _link(
+    store: AgentStore,
+    seal: Seal,
+    plans: _Plans,
+    topics: Topics,
+    credentials: Credentials,
+    address: Address,
+    wait: float,
+) -> tuple[Sender, SumRounds | None]:
+    """What brings messages to the broker, and the agent's part in the rounds of a sum where there is one."""
+    from veilnet.io.outbox import SHORT
+    from veilnet.live.sending import Sender
+    from veilnet.live.sum_rounds import SumLink
+    from veilnet.sums.terms import Terms
+
+    summed = getattr(plans.sanitizer, "summed", None)
+    if summed is None:
+        return Sender(store, seal, topics, credentials, address, _say), None
+    terms = Terms(plans.plan[:SHORT], summed, plans.sanitizer.sent)
+    link = SumLink(store, seal, terms, topics, credentials, address, wait, _say)
+    return link, link.rounds
 
 
 def _conclude(ledger: Ledger, where: Path | None) -> None:

@@ -149,7 +149,7 @@ class _Service:
         centre.admit(self._seals)
         if new:
             _say(f"plan {centre.plan[:16]} is taken up, with {len(centre.fusion.agents)} agents")
-        for agent in centre.fusion.agents:
+        for agent in centre.agents:
             if agent not in self._seals:
                 _say(f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one")
         return new

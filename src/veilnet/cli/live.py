@@ -126,13 +126,13 @@ def _agents(plan: Path) -> list[str]:
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.plan_archives import is_archive
     from veilnet.io.plan_files import CENTRE
-    from veilnet.live.fusions import fusion_of
+    from veilnet.live.fusions import fusion_of, senders
     from veilnet.plans.plan import Plan
 
     if is_archive(plan):
-        return list(Plan.load(plan).network.agents)
+        return list(Plan.load(plan).members)
     file = plan / CENTRE if plan.is_dir() else plan
-    return list(fusion_of(sealed_bytes(file), file).agents)
+    return list(senders(fusion_of(sealed_bytes(file), file)))
 
 
 def _page(

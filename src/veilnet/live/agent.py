@@ -24,6 +24,8 @@ from veilnet.agent.stream import Stream
 from veilnet.io.agent_store import AgentStore, Kept, Reserved
 from veilnet.io.outbox import SHORT, Message, Unsealed
 from veilnet.live.messages import MOST_BYTES, Seal
+from veilnet.live.sum_rounds import SumRounds
+from veilnet.sums.masks import Words
 from veilnet.symbols.agent import SymbolAgent
 
 __all__ = ["Exhausted", "LiveAgent", "ReleaseOutcome", "check_runnable"]
@@ -70,6 +72,7 @@ class LiveAgent:
                sealed agent come as time goes by, so that its store looks at the clock.
     sanitizer: what it does to readings; ``plan`` the id of the plan that says so.
     noise:     where noise comes from.
+    rounds:    where its messages go into a sum: its part in that. They are never sent in any other way.
     sent:      how many messages with numbers this run kept; ``resumed`` the last epoch that was told before it.
     """
 
@@ -80,7 +83,9 @@ class LiveAgent:
         sanitizer: Sanitizer | SymbolAgent,
         plan: str,
         noise: NoiseSource | None = None,
+        rounds: SumRounds | None = None,
     ) -> None:
+        self._rounds = rounds
         self.store = store
         self.sent = 0
         self.resumed = store.last_epoch
@@ -98,6 +103,11 @@ class LiveAgent:
             )
         if isinstance(self._seal, Seal):
             check_runnable(sanitizer, plan)
+            summed = sanitizer.summed if isinstance(sanitizer, Sanitizer) else None
+            if summed != (None if self._rounds is None else self._rounds.terms.membership):
+                raise InvalidPlan(
+                    "plan: its messages are added up with those of others; start the agent anew with it"
+                )
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
         self._stream: Stream | None = None
@@ -144,6 +154,8 @@ class LiveAgent:
         sent = 0
         missed: dict[int, str] = {}
         now = time.time() if isinstance(self._seal, Seal) else None
+        if self._rounds is not None:
+            return self._take_part(self._rounds, epochs, readings, note)
         for start in range(0, len(epochs), ROWS_AT_ONCE):
             part = epochs[start : start + ROWS_AT_ONCE]
             reserved = self.store.reserve(self.plan, part, self.sanitizer.memory_key, now=now)
@@ -155,6 +167,20 @@ class LiveAgent:
             missed |= released.missed
         self.sent += sent
         return ReleaseOutcome(sent, missed)
+
+    def _take_part(
+        self, rounds: SumRounds, epochs: Sequence[int], readings: Array, note: Callable[[], None] | None
+    ) -> ReleaseOutcome:
+        """As :meth:`take`, epoch after epoch in the rounds of a sum."""
+        missed: dict[int, str] = {}
+        for epoch, reading in zip(epochs, readings, strict=True):
+            part = _Contribution(self, reading, note)
+            why = rounds.run(epoch, part)
+            part.end()
+            if part.why or why:
+                missed[epoch] = part.why or why
+        self.sent += len(epochs) - len(missed)
+        return ReleaseOutcome(len(epochs) - len(missed), missed)
 
     def _release(
         self, reserved: Sequence[Reserved], readings: Array, counted: bytes | None = None
@@ -205,3 +231,45 @@ class LiveAgent:
                 values=numbers,
             )
         )
+
+
+class _Contribution:
+    """What an agent adds to the sum of one epoch: reserved before anything leaves, kept as it leaves, under masks."""
+
+    def __init__(self, agent: LiveAgent, reading: Array, note: Callable[[], None] | None) -> None:
+        self._agent, self._reading, self._note = agent, reading, note
+        self._reserved: Reserved | None = None
+        self.why = ""
+
+    def begin(self, epoch: int) -> None:
+        """The epoch is taken, on the disk."""
+        agent = self._agent
+        (self._reserved,) = agent.store.reserve(agent.plan, [epoch], now=time.time())
+        if self._note is not None:
+            self._note()
+
+    def residues(self) -> Words | None:
+        """What would be sent bare, in whole steps of its grid modulo 2^k; None where there is nothing to release."""
+        assert self._reserved is not None
+        sanitizer = self._agent.sanitizer
+        assert isinstance(sanitizer, Sanitizer)
+        assert sanitizer.summed is not None
+        assert sanitizer.grid is not None
+        values, reasons = self._agent._drawn([self._reserved.epoch], self._reading[None])
+        self.why = reasons.get(0, "")
+        return (
+            None if reasons else sanitizer.summed.residues(sanitizer.summed.whole(values[0], sanitizer.grid))
+        )
+
+    def keep(self, payload: bytes, *, released: bool = True) -> None:
+        """What leaves is on the disk; it leaves in its round or never, so nothing of it waits in the outbox."""
+        assert self._reserved is not None
+        store, reserved = self._agent.store, self._reserved
+        store.keep(self._agent.plan, [Kept(reserved, payload, released=released)])
+        store.settle([(reserved.sequence, reserved.sequence)])
+        self._reserved = None
+
+    def end(self) -> None:
+        """Whatever was reserved, and did not leave, was missed."""
+        if self._reserved is not None:
+            self.keep(b"", released=False)

@@ -3,8 +3,9 @@
 The broker asks every client for a certificate of the network's authority, takes the common name in it for user name
 and client id, so that nobody can pose as another or end another's session, and lets each do only what the ACL says:
 
-- an agent writes to its own topic of messages and reads its own acknowledgements;
-- the centre reads messages and writes acknowledgements, estimates, its status and Home Assistant's discovery;
+- an agent writes to its own topics of messages and sums and reads its own acknowledgements and rounds;
+- the centre reads messages and sums and writes acknowledgements, rounds, estimates, its status and Home
+  Assistant's discovery;
 - a reader reads estimates, status and discovery, and may write Home Assistant's birth message.
 
 Nothing is kept on the broker's disk unless a folder for it is given: agents send again what the centre has not
@@ -51,6 +52,8 @@ def access_list(plan: BrokerPlan) -> str:
         f"user {CENTRE}",
         f"topic read {topics.all_messages}",
         f"topic write {topics.root}/acks/+",
+        f"topic read {topics.all_sums}",
+        f"topic write {topics.root}/rounds/+",
         f"topic write {topics.estimates}",
         f"topic write {topics.influx}",
         f"topic write {topics.status}",
@@ -73,6 +76,8 @@ def access_list(plan: BrokerPlan) -> str:
             f"user {identity(agent)}",
             f"topic write {topics.messages(agent)}",
             f"topic read {topics.acks(agent)}",
+            f"topic write {topics.sums(agent)}",
+            f"topic read {topics.rounds(agent)}",
             "",
         ]
     return "\n".join(lines)

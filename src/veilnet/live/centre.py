@@ -11,15 +11,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from veilnet._core.durations import duration_in_words, same_step
-from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet._core.types import Array
+from veilnet.centre.fusion import Fusion
+from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
-from veilnet.live.estimating import Estimator, estimator, quorum_of
-from veilnet.live.fusions import AnyFusion, LiveEstimate, SymbolFusion, SymbolWatch, fusion_of
+from veilnet.live.estimating import Estimator, MadeEstimate, estimator, quorum_of
+from veilnet.live.fusions import (
+    AnyFusion,
+    LiveEstimate,
+    SymbolFusion,
+    SymbolWatch,
+    fusion_of,
+    senders,
+    sums_of,
+)
 from veilnet.live.intake import DRIFT, Intake, TakenMessage
-from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
+from veilnet.live.messages import SHORT, Malformed, Message, Receipt, Seal, as_ranges
+from veilnet.live.sum_desk import EpochOfSums, SumDesk
 from veilnet.live.topics import Topics
+from veilnet.sums.terms import (
+    Confirmed,
+    Hello,
+    Masked,
+    Revealed,
+    SealedShares,
+    SumRefused,
+    read_message,
+    written_message,
+)
 
 __all__ = ["USUAL_GATE", "Centre", "Estimated", "Taken"]
 
@@ -51,11 +75,15 @@ class Taken:
 
     receipts:  (agent, receipt) to be sent: everything in them is on the disk.
     estimates: made since the last batch.
+    rounds:    (agent, what it is told of the rounds of a sum), sealed.
+    ended:     epochs of sums that are over.
     new, duplicates, refused: how many there were of each.
     """
 
     receipts: list[tuple[str, Receipt]] = field(default_factory=list)
     estimates: list[Estimated] = field(default_factory=list)
+    rounds: list[tuple[str, bytes]] = field(default_factory=list)
+    ended: list[EpochOfSums] = field(default_factory=list)
     new: int = 0
     duplicates: int = 0
     refused: int = 0
@@ -68,6 +96,7 @@ class _Plan:
     fusion: AnyFusion
     estimator: Estimator
     watch: SymbolWatch | None
+    desk: SumDesk | None
 
 
 class Centre:
@@ -104,6 +133,8 @@ class Centre:
         self._sent: dict[str, dict[str, int]] = {}
         self._symbols: dict[str, dict[str, int]] = {}
         self._intake = Intake(seals, self._sent, topics, self._symbols)
+        self._topics, self._members = topics, dict[str, tuple[str, Seal]]()
+        self._members_of(seals)
         for stored in store.plans():
             self._open(stored.number, stored.plan, stored.document)
             self._go_by(stored.plan)
@@ -122,7 +153,7 @@ class Centre:
     @property
     def agents(self) -> tuple[str, ...]:
         """The agents of all these plans."""
-        return tuple(dict.fromkeys(agent for each in self._plans.values() for agent in each.fusion.agents))
+        return tuple(dict.fromkeys(agent for each in self._plans.values() for agent in senders(each.fusion)))
 
     @property
     def fusion(self) -> AnyFusion:
@@ -135,6 +166,10 @@ class Centre:
         seals: agent -> its seal.
         """
         self._intake.admit(seals)
+        self._members_of(seals)
+
+    def _members_of(self, seals: Mapping[str, Seal]) -> None:
+        self._members |= {self._topics.sums(agent): (agent, seal) for agent, seal in seals.items()}
 
     def take_up(self, document: bytes, path: Path) -> bool:
         """Take messages of another plan too, by its centre file; whether it was new.
@@ -148,6 +183,8 @@ class Centre:
             raise InvalidPlan(
                 f"{path}: expected the centre's file of a saved plan, found one without a plan's id"
             )
+        if sums_of(fusion) and fusion.is_stream:
+            raise InvalidPlan(f"{path}: sums of a stream are not run over a broker; simulate them with fuse")
         senders = sum(size > 0 for size in fusion.sent.values())
         if self._quorum is not None and not 1 <= self._quorum <= senders:
             raise InvalidRequest(
@@ -185,11 +222,14 @@ class Centre:
         now = time.monotonic()
         made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
         made = made or estimator(fusion, number, self.store, self._wait, now, self._quorum)
-        watch = None
+        watch, desk = None, None
+        self._sent[plan[:SHORT]] = fusion.sent
+        if sums_of(fusion):
+            desk = SumDesk(plan[:SHORT], sums_of(fusion), self._wait)
+            self._sent[plan[:SHORT]] = {}  # nobody sends a bare message
         if isinstance(fusion, SymbolFusion):
             watch, self._symbols[plan[:SHORT]] = SymbolWatch(fusion), fusion.centre.agents
-        self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch)
-        self._sent[plan[:SHORT]] = fusion.sent
+        self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch, desk)
 
     def take(self, arrived: Sequence[tuple[str, bytes]], now: float | None = None) -> Taken:
         """Commit what arrived, as (topic, payload), and the estimates whose time has come.
@@ -205,6 +245,9 @@ class Centre:
         clock = time.time()
         with self.store.batch:
             for topic, payload in arrived:
+                if topic in self._members:
+                    taken.refused += not self._hear(*self._members[topic], payload, now)
+                    continue
                 found = self._intake.look(topic, payload)
                 if not isinstance(found, TakenMessage):
                     self.store.count(found.agent, found.reason)
@@ -235,6 +278,7 @@ class Centre:
                 if plan.watch is not None and not early and plan.watch.tell(message.agent, found.values):
                     self.store.count(message.agent, f"{DRIFT}{message.plan}")
             taken.estimates = self._estimates(now, clock)
+            self._add_up(taken, now, clock)
             self.store.note()
         for whose in dict.fromkeys([*kept, *never]):
             agent, store = whose
@@ -242,19 +286,62 @@ class Centre:
             taken.receipts.append((agent, receipt))
         return taken
 
+    def _hear(self, agent: str, seal: Seal, payload: bytes, now: float) -> bool:
+        """Take in a member's part in the rounds of a sum; whether it belongs there."""
+        desk = self._plans[self._current].desk
+        try:
+            message = read_message(seal.open_round(payload, by_agent=True))
+            if desk is None or not isinstance(message, Hello | SealedShares | Masked | Confirmed | Revealed):
+                raise SumRefused("there is no sum to take part in")
+            desk.take(agent, message, now)
+        except Malformed as error:
+            self.store.count(agent, str(error))
+        except VeilnetError:
+            self.store.count(agent, "round")
+        else:
+            return True
+        return False
+
+    def _add_up(self, taken: Taken, now: float, clock: float) -> None:
+        """Bring the rounds of sums forward, and estimate from those that are open now."""
+        plan = self._plans[self._current]
+        if plan.desk is None:
+            return
+        plan.desk.advance(now)
+        taken.ended = plan.desk.finished()
+        for each in taken.ended:
+            kept = {
+                group: self._sum_is_new(plan, each.epoch, group, values)
+                for group, values in each.sums.items()
+            }
+            if kept and all(kept.values()) and isinstance(plan.fusion, Fusion):
+                estimate = plan.fusion.estimate(each.sums, missing=each.missing)
+                made = MadeEstimate(each.epoch, plan.number, len(kept), estimate)
+                taken.estimates.append(self._committed(made, plan.plan, clock))
+        seals = dict(self._members.values())
+        taken.rounds = [
+            (agent, seals[agent].round(written_message(message), by_agent=False))
+            for agent, message in plan.desk.told()
+            if agent in seals
+        ]
+
+    def _sum_is_new(self, plan: _Plan, epoch: int, group: str, values: Array) -> bool:
+        """Keep the sum of a group as its message; False where another was there."""
+        content = np.ascontiguousarray(values, dtype="<f8").tobytes()
+        sent = Message(plan.plan[:SHORT], group, bytes(STORE_BYTES), epoch, epoch, values=content)
+        return self.store.add(sent, plan.number) == "new"
+
     def _estimates(self, now: float, clock: float) -> list[Estimated]:
-        found = []
         names = {each.number: each.plan for each in self._plans.values()}
-        for each in self._estimators():
-            for made in each.due(now):
-                revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
-                current = self._is_current(made.epoch, clock)
-                newest = current and (made.epoch >= self._newest or self._newest > self._farthest())
-                self._newest = made.epoch if newest else self._newest
-                plan = names[made.plan]
-                drifted = self.drifted(plan)
-                found.append(Estimated(made.epoch, plan, revision, made.estimate, current, newest, drifted))
-        return found
+        made = [each for estimator in self._estimators() for each in estimator.due(now)]
+        return [self._committed(each, names[each.plan], clock) for each in made]
+
+    def _committed(self, made: MadeEstimate, plan: str, clock: float) -> Estimated:
+        revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
+        current = self._is_current(made.epoch, clock)
+        newest = current and (made.epoch >= self._newest or self._newest > self._farthest())
+        self._newest = made.epoch if newest else self._newest
+        return Estimated(made.epoch, plan, revision, made.estimate, current, newest, self.drifted(plan))
 
     def drifted(self, plan: str) -> tuple[str, ...]:
         """Agents of a plan of symbols whose law was found to be another than the one that was counted."""
@@ -282,4 +369,5 @@ class Centre:
     def next_deadline(self) -> float | None:
         """When the next estimate is due at the latest, by the clock of :meth:`take`; None for none."""
         found = [each.next_deadline() for each in self._estimators()]
+        found += [each.desk.next_deadline() for each in self._plans.values() if each.desk is not None]
         return min((each for each in found if each is not None), default=None)

@@ -18,13 +18,23 @@ from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.sum_model import SumModel
+from veilnet.centre.sum_parts import SumParts
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.symbols.agent_files import is_symbol_file
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.drift import symbol_drift
 from veilnet.symbols.files import centre_of_bytes
 
-__all__ = ["AnyFusion", "ClassEstimate", "LiveEstimate", "SymbolFusion", "SymbolWatch", "fusion_of"]
+__all__ = [
+    "AnyFusion",
+    "ClassEstimate",
+    "LiveEstimate",
+    "SymbolFusion",
+    "SymbolWatch",
+    "fusion_of",
+    "senders",
+    "sums_of",
+]
 
 WINDOW = 500  # messages of an agent whose law is compared with the counted one
 FALSE_ALARM = 1e-4  # of all agents together, in one window of each: at an epoch a minute, once in ten years
@@ -107,6 +117,20 @@ def fusion_of(
     model = centre_from_bytes(document, path)
     gate = None if isinstance(model, SumModel) else gate
     return Fusion(model, gate=gate, keep=keep and gate is not None)
+
+
+def sums_of(fusion: AnyFusion) -> Mapping[str, SumParts]:
+    """group -> what its members add, where agents add up their messages."""
+    plain = isinstance(fusion, SymbolFusion) or isinstance(fusion.model, SumModel)
+    return {} if plain else fusion.model.sums
+
+
+def senders(fusion: AnyFusion) -> tuple[str, ...]:
+    """Who sends by a plan: its agents, and the members of those that are groups."""
+    sums = sums_of(fusion)
+    return tuple(
+        name for agent in fusion.agents for name in (sums[agent].members if agent in sums else (agent,))
+    )
 
 
 class SymbolWatch:

@@ -14,6 +14,7 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
     old         of an epoch that was put away when the store was rotated: it has been there, or comes too late
+    round       no part in a round of a sum that is going on, of a member of it
     far         kept, but for an epoch so far ahead of the clock here that it must be a mistake, or, of a stream, for
                 a row so far from those of most agents
     few         kept, but fewer agents than the quorum had told of its epoch when the wait was over
@@ -35,7 +36,7 @@ __all__ = ["NOT_USED", "REASONS", "Intake", "RefusedMessage", "TakenMessage"]
 
 REASONS = (
     "stranger", "oversized", "seal", "malformed", "newer", "impostor", "gone", "plan", "numbers", "conflict", "old",
-    "far", "few", "late",
+    "round", "far", "few", "late",
 )  # fmt: skip
 NOT_USED = ("far", "few", "late")  # kept all the same
 DRIFT = "drift "  # and the short id of the plan of symbols whose promise is void: no refusal

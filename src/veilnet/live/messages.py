@@ -69,6 +69,14 @@ class Seal:
         body = _ENCODER.encode(receipt)
         return body + self._tag(body, b"veilnet receipt")
 
+    def round(self, body: bytes, *, by_agent: bool) -> bytes:
+        """A message of the rounds of a sum, as it goes over the wire."""
+        return body + self._tag(body, b"veilnet sum" if by_agent else b"veilnet rounds")
+
+    def open_round(self, payload: bytes, *, by_agent: bool) -> bytes:
+        """What :meth:`round` was given; Malformed where it was not this seal."""
+        return self._body(payload, b"veilnet sum" if by_agent else b"veilnet rounds")
+
     def open_message(self, payload: bytes) -> Message:
         """The message in some bytes; Malformed where they are none of this agent's."""
         message = self._opened(payload, b"veilnet message", _MESSAGES)
@@ -87,7 +95,7 @@ class Seal:
             raise Malformed("malformed")
         return receipt
 
-    def _opened(self, payload: bytes, use: bytes, decoder: msgspec.msgpack.Decoder[_Told]) -> _Told:
+    def _body(self, payload: bytes, use: bytes) -> bytes:
         if len(payload) > MOST_BYTES:
             raise Malformed("oversized")
         if len(payload) <= _TAG:
@@ -95,6 +103,10 @@ class Seal:
         body, tag = payload[:-_TAG], payload[-_TAG:]
         if not hmac.compare_digest(self._tag(body, use), tag):
             raise Malformed("seal")
+        return body
+
+    def _opened(self, payload: bytes, use: bytes, decoder: msgspec.msgpack.Decoder[_Told]) -> _Told:
+        body = self._body(payload, use)
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):

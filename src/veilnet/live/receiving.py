@@ -123,7 +123,9 @@ class Receiver:
             self._tell(f"the broker refuses the centre: {reason}")
         else:
             beside = [] if self._neighbours is None else self._neighbours.subscriptions
-            client.subscribe([(topic, 1) for topic in (self._topics.all_messages, *beside)])
+            client.subscribe(
+                [(topic, 1) for topic in (self._topics.all_messages, self._topics.all_sums, *beside)]
+            )
 
     def _on_subscribe(self, client: Any, _data: Any, _mid: Any, reasons: Any, _properties: Any) -> None:
         if any(reason.is_failure for reason in reasons):
@@ -206,6 +208,11 @@ class Receiver:
             kept.extend(receipt.kept)
             refused.extend(receipt.refused)
         self._send_receipts()
+        for agent, payload in taken.rounds if self.connected else ():
+            self._client.publish(self._topics.rounds(agent), payload, qos=1)
+        for ended in taken.ended:
+            for words in ended.in_words():
+                self._tell(words)
         for made in taken.estimates:
             shown = self._estimated(made)
             if shown is not None and made.current and self.connected:

@@ -6,6 +6,8 @@ many, who must not be able to make any: the centre signs them (Ed25519), and rea
 They lie beside the keys of :mod:`veilnet.live.keys`::
 
     keys/agents/<agent>/seal.key       handed to the agent with its certificate
+    keys/agents/<agent>/identity.key   handed to the agent: what it proves to other members of a sum who it is with
+    keys/agents/<agent>/members/       handed to the agent: the public halves of all agents' identities
     keys/centre/seals/<agent>.key      handed to the centre
     keys/centre/estimates.key          handed to the centre
     keys/readers/<name>/centre.pub     handed to the reader with its certificate
@@ -22,7 +24,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_bytes
@@ -31,7 +33,18 @@ from veilnet.live.keys import Credentials, KeyFolder
 from veilnet.live.messages import MOST_BYTES, Malformed, Seal
 from veilnet.live.topics import Topics, identity
 
-__all__ = ["EstimateReader", "EstimateSigner", "agent_seal", "centre_seals", "make_seals"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = [
+    "EstimateReader",
+    "EstimateSigner",
+    "agent_identity",
+    "agent_seal",
+    "centre_seals",
+    "make_seals",
+    "member_identities",
+]
 
 _BYTES = 32
 _SIGNED = re.compile(rb'(?s:(\{.*)), "signature": "([0-9a-f]{128})"\}')
@@ -49,7 +62,8 @@ def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = 
         make_key(signing)
     for name in readers:
         write_bytes(_checking(keys.reader(name)), signing.with_suffix(".pub").read_bytes())
-    new = []
+    new, agents = [], list(agents)
+    _make_identities(keys, agents)
     for agent in agents:
         mine, theirs = keys.agent(agent).folder / "seal.key", _at_centre(keys.centre, agent)
         if mine.exists() and theirs.exists() and mine.read_bytes() == theirs.read_bytes():
@@ -60,6 +74,35 @@ def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = 
             write_bytes(path, secret, mode=0o600)
         new.append(agent)
     return new
+
+
+def _make_identities(keys: KeyFolder, agents: Iterable[str]) -> None:
+    """An identity for each agent, kept where there is one, and the public halves of all for each."""
+    publics = {}
+    for agent in agents:
+        secret = keys.agent(agent).folder / "identity.key"
+        if not secret.exists():
+            secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            secret.with_suffix(".pub").unlink(missing_ok=True)
+            make_key(secret)
+        publics[agent] = secret.with_suffix(".pub").read_bytes()
+    for agent in agents:
+        folder = keys.agent(agent).folder / "members"
+        folder.mkdir(exist_ok=True, mode=0o700)
+        for member, public in publics.items():
+            write_bytes(folder / f"{identity(member)}.pub", public)
+
+
+def agent_identity(credentials: Credentials) -> Ed25519PrivateKey:
+    """What an agent proves to the other members of a sum who it is with."""
+    secret: Ed25519PrivateKey = read_secret_key(_there(credentials.folder / "identity.key"))
+    return secret
+
+
+def member_identities(credentials: Credentials, members: Iterable[str]) -> dict[str, Ed25519PublicKey]:
+    """member -> its identity, as far as this agent's folder has them."""
+    files = {member: credentials.folder / "members" / f"{identity(member)}.pub" for member in members}
+    return {member: read_public_key(file) for member, file in files.items() if file.is_file()}
 
 
 def agent_seal(credentials: Credentials, agent: str) -> Seal:

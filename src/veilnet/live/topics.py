@@ -2,6 +2,8 @@
 
     <root>/messages/<agent>   an agent's sanitized messages: written by that agent, read by the centre
     <root>/acks/<agent>       what the centre has committed: written by the centre, read by that agent
+    <root>/sums/<agent>       its part in the rounds of a sum: written by that agent, read by the centre
+    <root>/rounds/<agent>     the centre's part in them: written by the centre, read by that agent
     <root>/estimates          estimates of the public parameters: written by the centre, read by readers
     <root>/influx             the same in lines for InfluxDB: written by the centre, read by readers
     <root>/status             whether the centre is there, retained: written by the centre, read by readers
@@ -80,6 +82,19 @@ class Topics:
     def acks(self, agent: str) -> str:
         """Where the centre tells an agent what it has committed."""
         return f"{self.root}/acks/{identity(agent)}"
+
+    def sums(self, agent: str) -> str:
+        """Where an agent takes part in the rounds of a sum."""
+        return f"{self.root}/sums/{identity(agent)}"
+
+    @property
+    def all_sums(self) -> str:
+        """What the centre subscribes to beside messages."""
+        return f"{self.root}/sums/+"
+
+    def rounds(self, agent: str) -> str:
+        """Where the centre tells an agent its part in the rounds of a sum."""
+        return f"{self.root}/rounds/{identity(agent)}"
 
     @property
     def estimates(self) -> str:

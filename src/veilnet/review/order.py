@@ -15,7 +15,8 @@ of noise that occurs, so that no noise is so small or so large beside R that its
 What is beside the rows and the noise counts as more where it is less careful (a smaller dither, a shorter step of
 time and so more rows a day, a step where there was none or none where there was one), and where it decides anew what
 readings count as: other limits, a reach that is smaller by anything, further readings, which can be missing. Limits
-within what a reading does would tell on which side of them it is, one bit at a time.
+within what a reading does would tell on which side of them it is, one bit at a time. Messages that were added up with
+others' and would be sent bare, in a smaller sum, or with those of other members count as more, too.
 """
 
 from __future__ import annotations
@@ -62,9 +63,28 @@ def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
         size = np.abs(revealed)
         some = [labels[k] for k in np.argsort(-size) if size[k] >= _NOTABLE * size.max()]
         found.append(f"more would be revealed of {join_names(some)}, exactly or with less noise")
+    found += _less_company(new, agreed)
     found += _more_often(new, agreed)
     found += _less_careful(new, agreed, names, of_new, of_agreed)
     return tuple(found)
+
+
+def _less_company(new: Sanitizer, agreed: Sanitizer) -> list[str]:
+    """What of a plan of sums is less than was agreed to: whose messages hide this agent's, and how many must."""
+    now, before = new.summed, agreed.summed
+    if before is None or not new.sent:
+        return []
+    if now is None:
+        return [f"its messages would be sent bare, and were only added up with those of {before.group!r}"]
+    found = []
+    if now.threshold < before.threshold:
+        found.append(
+            f"a sum would be opened of {now.threshold} members' messages, and {before.threshold} had to be in it"
+        )
+    if set(now.members) != set(before.members):
+        others = sorted(set(now.members) ^ set(before.members))
+        found.append(f"its messages would be added up with those of others ({join_names(others)} changed)")
+    return found
 
 
 def _names(new: Sanitizer, agreed: Sanitizer) -> list[str] | None:

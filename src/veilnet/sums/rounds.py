@@ -162,6 +162,11 @@ class SumAgent:
         """Whether the keys of enough neighbours are known to begin an epoch."""
         return len(self._keys) + 1 >= self.terms.needed(self.number)
 
+    @property
+    def complete(self) -> bool:
+        """Whether the keys of all neighbours are known."""
+        return len(self._keys) + 1 == len(self._near)
+
     def meet(self, roster: Roster) -> dict[str, bytes]:
         """Take in keys of neighbours; the new ones. SumRefused, and none is taken, if one is not its owner's."""
         new = {}

@@ -4,11 +4,12 @@
     centre -> agents    Roster        everybody's
     agent -> centre     SealedShares  of an epoch: two secrets of its own, shared among its neighbours, each sealed
     centre -> agents    Sharing       who sent shares, and those for this agent
-    agent -> centre     its masked message
+    agent -> centre     Masked        its message under its masks
     centre -> agents    Survivors     whose masked messages arrived
     agent -> centre     Confirmed     which survivors it saw, sealed for each neighbour
     centre -> agents    Agreed        what the neighbours saw
     agent -> centre     Revealed      one share of each neighbour: of its own mask, or of its pairwise ones
+    centre -> agents    Ended         that the epoch is over, and why where there is no sum
 
 Each is MessagePack (by msgspec), a list that begins with its name. Members are numbered by their place in the terms;
 a set of members is a bit for each.
@@ -32,7 +33,11 @@ from veilnet.sums.neighbours import degree_for, local_threshold, neighbourhoods
 __all__ = [
     "Agreed",
     "Confirmed",
+    "Ended",
+    "FromAgent",
+    "FromCentre",
     "Hello",
+    "Masked",
     "Revealed",
     "Roster",
     "SealedShares",
@@ -192,6 +197,14 @@ class Sharing(_Message, frozen=True, tag="sharing"):
     sealed: list[bytes]
 
 
+class Masked(_Message, frozen=True, tag="masked"):
+    """An agent's numbers under its masks, 64-bit words in little-endian order."""
+
+    epoch: int
+    agent: str
+    residues: bytes
+
+
 class Survivors(_Message, frozen=True, tag="survivors"):
     """Round 3: the members whose masked messages arrived."""
 
@@ -222,7 +235,16 @@ class Revealed(_Message, frozen=True, tag="revealed"):
     shares: list[bytes]
 
 
-SumMessage: TypeAlias = Hello | Roster | SealedShares | Sharing | Survivors | Confirmed | Agreed | Revealed
+class Ended(_Message, frozen=True, tag="ended"):
+    """An epoch is over; ``why`` there is no sum, empty where there is one."""
+
+    epoch: int
+    why: str
+
+
+FromAgent: TypeAlias = Hello | SealedShares | Masked | Confirmed | Revealed
+FromCentre: TypeAlias = Roster | Sharing | Survivors | Agreed | Ended
+SumMessage: TypeAlias = FromAgent | FromCentre
 _DECODER: msgspec.msgpack.Decoder[SumMessage] = msgspec.msgpack.Decoder(SumMessage)
 
 

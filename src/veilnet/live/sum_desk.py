@@ -1,0 +1,201 @@
+"""The rounds of sums at the centre: who is waited for, until when, and what an epoch came to.
+
+An epoch of a group begins with the first shares that arrive. Each of its four rounds is over when all who can have
+answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.agent.membership import Membership
+from veilnet.centre.sum_parts import SumParts
+from veilnet.sums.opening import OpenedSum, SumEpoch, TooFew
+from veilnet.sums.terms import (
+    Ended,
+    FromAgent,
+    FromCentre,
+    Hello,
+    Masked,
+    Revealed,
+    Roster,
+    SealedShares,
+    SumRefused,
+    Terms,
+)
+
+__all__ = ["EpochOfSums", "SumDesk"]
+
+_ROUNDS = 4
+_MOST_OPEN = 8  # epochs of a group at a time
+
+
+@dataclass(frozen=True, eq=False)
+class EpochOfSums:
+    """What an epoch came to.
+
+    sums:    group -> the sum of its members' messages, of the groups that have one.
+    missing: members whose messages are in none.
+    lying:   members who revealed shares that do not fit.
+    why:     group -> why it has no sum.
+    """
+
+    epoch: int
+    sums: dict[str, Array]
+    missing: tuple[str, ...]
+    lying: tuple[str, ...]
+    why: dict[str, str]
+
+    def in_words(self) -> list[str]:
+        """What the centre's owner should know of it; nothing where all went well."""
+        found = list(self.why.values())
+        if self.lying:
+            found.append(
+                f"epoch {self.epoch}: {join_names(self.lying)} revealed shares that do not fit; left out"
+            )
+        return found
+
+
+@dataclass
+class _Going:
+    """An epoch of a group: which round it is in, counted from 1, and until when."""
+
+    sum: SumEpoch
+    deadline: float
+    round: int = 1
+
+
+@dataclass
+class _Group:
+    name: str
+    terms: Terms
+    grid: Array
+    hellos: dict[str, Hello] = field(default_factory=dict)
+    going: dict[int, _Going] = field(default_factory=dict)
+    last: int = 0  # the newest epoch that is over
+
+
+class SumDesk:
+    """All groups of one plan.
+
+    plan: its id, as messages carry it.
+    sums: group -> what its members add.
+    wait: seconds from an epoch's first shares to its end, at most.
+    """
+
+    def __init__(self, plan: str, sums: Mapping[str, SumParts], wait: float) -> None:
+        self._wait = wait
+        self._groups: dict[str, _Group] = {}
+        self._of: dict[str, _Group] = {}
+        for name, parts in sums.items():
+            membership = Membership(name, parts.members, parts.threshold, parts.bits)
+            group = _Group(name, Terms(plan, membership, len(parts.grid)), parts.grid)
+            self._groups[name] = group
+            self._of |= dict.fromkeys(parts.members, group)
+        self._over: dict[int, dict[str, OpenedSum | str]] = {}
+        self._out: list[tuple[str, FromCentre]] = []
+
+    def take(self, agent: str, message: FromAgent, now: float) -> None:
+        """Take in what an agent says; SumRefused where it does not belong here."""
+        group = self._of.get(agent)
+        if group is None or message.agent != agent:
+            raise SumRefused(f"{agent!r} speaks for another, or is no member")
+        if isinstance(message, Hello):
+            self._greet(group, message)
+            return
+        if agent not in group.hellos:
+            self._out.append((agent, Roster([])))  # who is not in it says hello again
+        if isinstance(message, SealedShares) and message.epoch not in group.going:
+            if message.epoch <= group.last or len(group.going) >= _MOST_OPEN:
+                self._out.append((agent, Ended(message.epoch, "it is over, or others are still going on")))
+                return
+            deadline = now + self._wait / _ROUNDS
+            group.going[message.epoch] = _Going(SumEpoch(group.terms, message.epoch), deadline)
+        going = group.going.get(message.epoch)
+        expected = {SealedShares: 1, Masked: 2, Revealed: 4}.get(type(message), 3)
+        if going is None or going.round != expected:
+            raise SumRefused(f"{agent!r} comes too late for this round of epoch {message.epoch}")
+        if isinstance(message, Masked):
+            if len(message.residues) != 8 * group.terms.numbers:
+                raise SumRefused(f"{agent!r} sent another number of numbers")
+            going.sum.take_masked(agent, np.frombuffer(message.residues, "<u8"))
+        else:
+            going.sum.take(message)
+
+    def _greet(self, group: _Group, hello: Hello) -> None:
+        """A key that is new goes to all who said hello; one that is known brings its owner the others'."""
+        new = group.hellos.get(hello.agent) != hello
+        group.hellos[hello.agent] = hello
+        roster = Roster(list(group.hellos.values()))
+        self._out += [(member, roster) for member in (group.hellos if new else [hello.agent])]
+
+    def advance(self, now: float) -> None:
+        """Close the rounds that are complete, or whose time is over."""
+        for group in self._groups.values():
+            for epoch in sorted(group.going):
+                going = group.going[epoch]
+                while epoch in group.going and (self._complete(group, going) or now >= going.deadline):
+                    self._close(group, epoch, going)
+                    going.deadline = now + self._wait / _ROUNDS
+
+    def _complete(self, group: _Group, going: _Going) -> bool:
+        found = going.sum
+        there, all_of = {
+            1: (len(found.shares), len(group.terms.members)),
+            2: (len(found.masked), len(found.present)),
+            3: (len(found.confirmed), len(found.survivors)),
+            4: (len(found.revealed), len(found.confirmed)),
+        }[going.round]
+        return there >= all_of
+
+    def _close(self, group: _Group, epoch: int, going: _Going) -> None:
+        opening: OpenedSum | str
+        try:
+            if going.round < _ROUNDS:
+                found = going.sum
+                close = (found.close_sharing, found.close_masking, found.close_confirming)[going.round - 1]
+                self._out += close().items()
+                going.round += 1
+                return
+            opening = going.sum.open()
+        except TooFew as error:
+            opening = str(error)
+        del group.going[epoch]
+        group.last = max(group.last, epoch)
+        self._over.setdefault(epoch, {})[group.name] = opening
+        ended = Ended(epoch, opening if isinstance(opening, str) else "")
+        self._out += [(group.terms.members[number], ended) for number in going.sum.shares]
+
+    def told(self) -> list[tuple[str, FromCentre]]:
+        """What is to be said since the last call: (agent, message)."""
+        out, self._out = self._out, []
+        return out
+
+    def finished(self) -> list[EpochOfSums]:
+        """Epochs in which no group is going on any more."""
+        going = {epoch for group in self._groups.values() for epoch in group.going}
+        done = sorted(epoch for epoch in self._over if epoch not in going)
+        return [self._result(epoch, self._over.pop(epoch)) for epoch in done]
+
+    def _result(self, epoch: int, found: Mapping[str, OpenedSum | str]) -> EpochOfSums:
+        sums, why, there, lying = {}, {}, set(), set()
+        for name, group in self._groups.items():
+            opening = found.get(name, f"epoch {epoch}: nobody of {name!r} took part")
+            if isinstance(opening, str):
+                why[name] = opening
+                continue
+            sums[name] = group.terms.membership.opened(opening.residues, group.grid)
+            there |= set(opening.survivors)
+            lying |= set(opening.lying)
+        missing = tuple(member for member in self._of if member not in there)
+        return EpochOfSums(epoch, sums, missing, tuple(sorted(lying)), why)
+
+    def next_deadline(self) -> float | None:
+        """When the next round is over at the latest."""
+        found = [going.deadline for group in self._groups.values() for going in group.going.values()]
+        return min(found, default=None)

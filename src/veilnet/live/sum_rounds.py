@@ -1,0 +1,201 @@
+"""The rounds of a sum at an agent: what it says to the centre, and what it waits for, epoch after epoch.
+
+:class:`SumRounds` is the agent's part without a network; :class:`SumLink` brings it to the broker. An epoch that does
+not come to its end in time is over: the agent says so, and goes on with the next.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from veilnet.io.agent_store import AgentStore
+from veilnet.live.connecting import Address
+from veilnet.live.keys import Credentials
+from veilnet.live.messages import Malformed, Seal
+from veilnet.live.seals import agent_identity, member_identities
+from veilnet.live.sending import Sender
+from veilnet.live.topics import Topics
+from veilnet.sums.masks import (
+    KEY_BYTES,
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+    Words,
+    X25519PrivateKey,
+    expanded,
+)
+from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.terms import (
+    Agreed,
+    Ended,
+    FromAgent,
+    FromCentre,
+    Masked,
+    Roster,
+    Sharing,
+    SumRefused,
+    Survivors,
+    Terms,
+    read_message,
+    written_message,
+)
+
+__all__ = ["SumLink", "SumRounds"]
+
+_GREETING = 2.0  # seconds between two hellos, until enough others have said theirs
+
+
+class Contribution(Protocol):
+    """What an agent adds to the sum of an epoch."""
+
+    def begin(self, epoch: int) -> None:
+        """Put on the disk that the epoch is begun, before anything leaves; raise where it was begun before."""
+
+    def residues(self) -> Words | None:
+        """The whole numbers modulo 2^k to add, asked for when masks are agreed on; None for a missed reading."""
+
+    def keep(self, payload: bytes) -> None:
+        """Put on the disk what leaves, before it does."""
+
+
+class SumRounds:
+    """One agent's part in the sums of one plan.
+
+    terms:      of the sum; ``agent`` says who this is.
+    identity:   what it proves that with; ``identities`` those of the members.
+    publish:    says something to the centre.
+    patience:   seconds that the centre may take for one epoch.
+    say:        told what the agent's owner should know.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        agent: str,
+        identity: Ed25519PrivateKey,
+        identities: dict[str, Ed25519PublicKey],
+        publish: Callable[[FromAgent], None],
+        patience: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self.terms, self._publish, self._patience, self._say = terms, publish, patience, say
+        # the same after a restart, and another for other terms, so that nothing has to be kept
+        seed = expanded(identity.private_bytes_raw(), b"veilnet sum key\n" + terms.digest, KEY_BYTES)
+        secret = X25519PrivateKey.from_private_bytes(seed)
+        self.agent = SumAgent(terms, agent, secret, identities, lambda epoch: self._begin(epoch))
+        self._hello = hello_of(terms, agent, identity, secret)
+        self._begin: Callable[[int], object] = lambda _: None
+        self._all_by = time.monotonic() + patience
+        self._inbox: queue.Queue[FromCentre] = queue.Queue()
+
+    def hear(self, message: FromCentre) -> None:
+        """Something that the centre said; from any thread."""
+        self._inbox.put(message)
+
+    def run(self, epoch: int, part: Contribution) -> str:
+        """Take part in one epoch; why there is no sum, or nothing of this agent in it, empty if all went well."""
+        self._begin = part.begin
+        try:
+            self._wait_for_others()
+            self._publish(self.agent.begin(epoch))
+            deadline = time.monotonic() + self._patience
+            why = "its shares came too late, or reached too few"
+            while True:
+                found = self._next(epoch, deadline)
+                if isinstance(found, Sharing):
+                    self.agent.accept(found)
+                    residues = part.residues()
+                    if residues is None:
+                        return "the reading was missed"
+                    words = self.agent.mask(epoch, residues).astype("<u8").tobytes()
+                    masked = Masked(epoch, self._hello.agent, words)
+                    part.keep(written_message(masked))
+                    self._publish(masked)
+                    why = "its message came too late"
+                elif isinstance(found, Survivors):
+                    self._publish(self.agent.confirm(found))
+                    why = ""
+                elif isinstance(found, Agreed):
+                    self._publish(self.agent.reveal(found))
+                elif isinstance(found, Ended):
+                    return found.why or (why and f"this agent is not in the sum: {why}")
+        except SumRefused as refusal:
+            return str(refusal)
+
+    def _wait_for_others(self) -> None:
+        """Say hello until the keys of enough neighbours are known, and the first time for a while until all are."""
+        until = time.monotonic() + self._patience
+        while not self.agent.ready or (time.monotonic() < self._all_by and not self.agent.complete):
+            if time.monotonic() > until:
+                raise SumRefused("the keys of too few members came in time; nothing was begun")
+            self._publish(self._hello)
+            self._say("waiting for the keys of the other members")
+            try:
+                found = self._inbox.get(timeout=min(_GREETING, self._patience / 4))
+            except queue.Empty:
+                continue
+            if isinstance(found, Roster):
+                self._meet(found)
+        self._all_by = 0.0
+
+    def _meet(self, roster: Roster) -> None:
+        """Take in others' keys; a centre that does not know this one's, as after a restart, is told it again."""
+        self.agent.meet(roster)
+        if self._hello not in roster.hellos:
+            self._publish(self._hello)
+
+    def _next(self, epoch: int, deadline: float) -> FromCentre:
+        """The next message of this epoch; keys that come in between are taken in."""
+        while True:
+            try:
+                found = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise SumRefused(f"epoch {epoch}: the centre said nothing more of it in time") from None
+            if isinstance(found, Roster):
+                self._meet(found)
+            elif found.epoch == epoch:
+                return found
+
+
+class SumLink(Sender):
+    """Brings an agent's rounds to the broker and back; its outbox is never sent.
+
+    store, seal: of the agent; ``terms`` of its sum.
+    topics:      of the network; ``credentials`` and ``address`` lead to its broker.
+    patience:    seconds that the centre may take for one epoch.
+    say:         told what the agent's owner should know, in words.
+    """
+
+    def __init__(
+        self,
+        store: AgentStore,
+        seal: Seal,
+        terms: Terms,
+        topics: Topics,
+        credentials: Credentials,
+        address: Address,
+        patience: float,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(store, seal, topics, credentials, address, say)
+        self._messages, self._acks = topics.sums(store.agent), topics.rounds(store.agent)
+        identities = member_identities(credentials, terms.members)
+        identity = agent_identity(credentials)
+        self.rounds = SumRounds(terms, store.agent, identity, identities, self._publish, patience, self._tell)
+
+    def _send_due(self) -> None:
+        """Nothing: a message of a sum leaves in its round, or not at all."""
+
+    def _publish(self, message: FromAgent) -> None:
+        self._client.publish(self._messages, self._seal.round(written_message(message), by_agent=True), qos=1)
+
+    def _on_message(self, _client: Any, _data: Any, arrived: Any) -> None:
+        try:
+            found = read_message(self._seal.open_round(arrived.payload, by_agent=False))
+        except (Malformed, SumRefused):
+            self._tell("something that is no round of the centre's arrived, and is left out")
+            return
+        if isinstance(found, Roster | Sharing | Survivors | Agreed | Ended):
+            self.rounds.hear(found)

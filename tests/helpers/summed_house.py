@@ -1,0 +1,143 @@
+"""The house whose rooms send only their sum, live and without a broker: threads of this process, and queues."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from helpers.live_networks import TOPICS
+from veilnet._core.types import Array
+from veilnet.agent.randomness import noise_source
+from veilnet.auditing.attack.simulation import draw_readings, draw_x
+from veilnet.designs import design
+from veilnet.io.agent_store import AgentStore, begin_agent_store
+from veilnet.io.outbox import SHORT
+from veilnet.io.template import house
+from veilnet.live.agent import LiveAgent, ReleaseOutcome
+from veilnet.live.centre import Centre, Estimated
+from veilnet.live.centre_store import CentreStore
+from veilnet.live.fusions import fusion_of
+from veilnet.live.messages import Seal
+from veilnet.live.sum_rounds import SumRounds
+from veilnet.plans.plan import Plan
+from veilnet.sums.masks import Ed25519PrivateKey
+from veilnet.sums.terms import FromAgent, FromCentre, Terms, read_message, written_message
+
+ROOMS = tuple(house().agents)
+
+
+@cache
+def summed_plan() -> Plan:
+    """A plan of the house in which the centre sees the sum of all rooms' messages, and nothing else."""
+    return design(house(), summed=True)
+
+
+def room_readings(rows: int, seed: int = 0) -> dict[str, Array]:
+    """room -> its readings in some rows."""
+    network, rng = house(), np.random.default_rng(seed)
+    stacked = draw_readings(network, draw_x(network, rng, rows), rng)
+    return {room: stacked[:, network.blocks.rows(k)] for k, room in enumerate(network.agents)}
+
+
+class SummedHouse:
+    """Rooms and a centre; ``spoils`` may change or hold back (None) what the centre says to a room."""
+
+    def __init__(self, folder: Path, wait: float = 6.0) -> None:
+        self.folder, self.plan = folder, summed_plan()
+        self.plan.save(folder / "plan")
+        self.sanitizers = self.plan.members
+        self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in ROOMS}
+        self.wait, self.said, self.estimates = wait, list[str](), list[Estimated]()
+        self.spoils: Callable[[str, FromCentre], FromCentre | None] = lambda _, message: message
+        self._identities = {room: Ed25519PrivateKey.generate() for room in ROOMS}
+        self._arrived: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self.rounds: dict[str, SumRounds] = {}
+        self.agents: dict[str, LiveAgent] = {}
+        for room in ROOMS:
+            begin_agent_store(folder / f"{room}.sqlite", room)
+            self.start(room)
+        document = folder / "plan" / "center.json"
+        self.centre = Centre(CentreStore(folder / "estimates.sqlite"), self.seals, TOPICS, wait=wait)
+        self.centre.take_up(document.read_bytes(), document)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def start(self, room: str) -> None:
+        """A room's process, as after a kill; its noise is seeded, so that a test knows what it adds."""
+        if room in self.agents:
+            self.agents[room].store.close()
+        sanitizer = self.sanitizers[room]
+        assert sanitizer.summed is not None
+        terms = Terms(self.plan_id, sanitizer.summed, sanitizer.sent)
+        publics = {name: key.public_key() for name, key in self._identities.items()}
+        self.rounds[room] = SumRounds(
+            terms,
+            room,
+            self._identities[room],
+            publics,
+            lambda m: self._publish(room, m),
+            self.wait,
+            self.said.append,
+        )
+        store = AgentStore(self.folder / f"{room}.sqlite", room)
+        noise = noise_source(ROOMS.index(room))
+        self.agents[room] = LiveAgent(
+            store, self.seals[room], sanitizer, self.plan_id, noise, rounds=self.rounds[room]
+        )
+
+    @property
+    def plan_id(self) -> str:
+        """As messages carry it."""
+        path = self.folder / "plan" / "center.json"
+        return str(fusion_of(path.read_bytes(), path).model.plan)[:SHORT]
+
+    def _publish(self, room: str, message: FromAgent) -> None:
+        payload = self.seals[room].round(written_message(message), by_agent=True)
+        self._arrived.put((TOPICS.sums(room), payload))
+
+    def _serve(self) -> None:
+        while not self._ended.is_set():
+            try:
+                arrived = [self._arrived.get(timeout=0.02)]
+            except queue.Empty:
+                arrived = []
+            taken = self.centre.take(arrived, time.monotonic())
+            self.estimates += taken.estimates
+            self.said += [words for each in taken.ended for words in each.in_words()]
+            for room, payload in taken.rounds:
+                found = read_message(self.seals[room].open_round(payload, by_agent=False))
+                assert isinstance(found, FromCentre)
+                told = self.spoils(room, found)
+                if told is not None:
+                    self.rounds[room].hear(told)
+
+    def epoch(
+        self, epoch: int, readings: dict[str, Array], without: Collection[str] = ()
+    ) -> dict[str, ReleaseOutcome]:
+        """All rooms but some read and take part, each in a thread of its own; what came of it."""
+        found: dict[str, ReleaseOutcome] = {}
+
+        def run(room: str) -> None:
+            found[room] = self.agents[room].take([epoch], readings[room])
+
+        threads = [threading.Thread(target=run, args=(room,)) for room in ROOMS if room not in without]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(3 * self.wait)
+        return found
+
+    def close(self) -> None:
+        """End all."""
+        self._ended.set()
+        self._thread.join(60)
+        self.centre.store.close()
+        for agent in self.agents.values():
+            agent.store.close()

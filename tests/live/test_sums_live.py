@@ -1,0 +1,116 @@
+"""Agents and a centre of a summed plan: estimates with the bits of the plain sum, dropouts, and a centre that lies.
+
+Oracle: what each room would have sent bare, by its sanitizer with the same seed, added up and fused in process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.summed_house import ROOMS, SummedHouse, room_readings
+from veilnet._core.types import Array
+from veilnet.agent.randomness import noise_source
+from veilnet.centre.fusion import Fusion
+from veilnet.live.agent import LiveAgent
+from veilnet.sums.terms import FromCentre, Sharing, Survivors
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[SummedHouse]:
+    made = SummedHouse(tmp_path)
+    yield made
+    made.close()
+
+
+def bare(live: SummedHouse, readings: dict[str, Array]) -> dict[str, Array]:
+    """What each room would send bare, of one row."""
+    return {
+        room: live.sanitizers[room].release(readings[room], noise_source(k)).values[0]
+        for k, room in enumerate(ROOMS)
+    }
+
+
+def test_the_estimate_has_the_bits_of_the_plain_sum(live: SummedHouse) -> None:
+    readings = room_readings(1)
+    outcomes = live.epoch(1, readings)
+    assert {room: each.sent for room, each in outcomes.items()} == dict.fromkeys(ROOMS, 1)
+    (made,) = live.estimates
+    sent = bare(live, readings)
+    expected = Fusion(live.plan).estimate({live.plan.network.agents[0]: sum(sent.values())})
+    np.testing.assert_array_equal(made.estimate.public, expected.public)
+    assert made.estimate.missing == ()
+    assert {*live.said} <= {"waiting for the keys of the other members"}
+    assert all(agent.store.count_waiting() == 0 for agent in live.agents.values())
+    assert all(agent.store.ledger().releases == 1 for agent in live.agents.values())
+
+
+def test_a_room_that_is_away_is_missing_and_the_error_says_so(live: SummedHouse) -> None:
+    live.epoch(1, room_readings(1))
+    gone = ROOMS[1]
+    readings = room_readings(1, seed=1)
+    live.epoch(2, readings, without=[gone])
+    whole, lacking = live.estimates
+    assert lacking.estimate.missing == (gone,)
+    assert np.trace(lacking.estimate.covariance) > np.trace(whole.estimate.covariance)
+
+
+def test_too_few_rooms_give_no_estimate_and_all_say_so(live: SummedHouse) -> None:
+    live.epoch(1, room_readings(1))
+    del live.estimates[:]
+    outcomes = live.epoch(2, room_readings(1), without=ROOMS[:2])
+    assert not live.estimates
+    assert all(not each.sent for each in outcomes.values())
+    assert all("only 3 of 5 sent shares" in each.missed[2] for each in outcomes.values())
+    assert any("there is no sum" in words for words in live.said)
+    ledgers = [live.agents[room].store.ledger() for room in ROOMS[2:]]
+    assert [each.releases for each in ledgers] == [1, 1, 1]
+    assert [each.epoch for each in ledgers] == [2, 2, 2]
+
+
+def test_a_room_without_a_reading_drops_out_before_it_masks(live: SummedHouse) -> None:
+    readings = room_readings(1)
+    readings[ROOMS[0]] = np.full_like(readings[ROOMS[0]], np.nan)
+    outcomes = live.epoch(1, readings)
+    assert "missing" in outcomes[ROOMS[0]].missed[1]
+    (made,) = live.estimates
+    assert made.estimate.missing == (ROOMS[0],)
+
+
+def test_a_centre_that_calls_a_room_dropped_is_refused_by_it(live: SummedHouse) -> None:
+    terms = live.rounds[ROOMS[0]].terms
+    lie = terms.as_bits(range(1, 5))
+
+    def spoil(_: str, message: FromCentre) -> FromCentre | None:
+        return Survivors(message.epoch, lie) if isinstance(message, Survivors) else message
+
+    live.spoils = spoil
+    outcomes = live.epoch(1, room_readings(1))
+    assert "the centre says that this agent did not: survived" in outcomes[ROOMS[0]].missed[1]
+
+
+def test_an_epoch_is_never_begun_twice_though_the_room_is_killed_in_it(live: SummedHouse) -> None:
+    """It is told as missed after the restart, and nothing else of it."""
+    room = ROOMS[0]
+    live.spoils = lambda name, message: None if name == room and isinstance(message, Sharing) else message
+    readings = room_readings(1)
+    outcomes = live.epoch(1, readings)
+    assert "not in the sum" in outcomes[room].missed[1]
+    live.spoils = lambda _, message: message
+    live.start(room)
+    assert live.agents[room].store.told([1]) == {1}
+    with pytest.raises(Exception, match="told before"):
+        live.agents[room].take([1], readings[room])
+    live.epoch(2, readings)
+    assert live.estimates[-1].epoch == 2
+    assert live.estimates[-1].estimate.missing == ()
+
+
+def test_a_plan_of_sums_runs_in_no_other_way(live: SummedHouse) -> None:
+    room = ROOMS[0]
+    agent = live.agents[room]
+    with pytest.raises(Exception, match="start the agent anew"):
+        LiveAgent(agent.store, live.seals[room], live.sanitizers[room], live.plan_id)

@@ -1,0 +1,88 @@
+"""``veilnet agent`` and ``center`` with a summed plan on a real broker, in processes; one room is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.brokers import require_mosquitto
+from helpers.summed_house import ROOMS, room_readings, summed_plan
+from veilnet.cli import run
+from veilnet.cli._mosquitto import Broker
+from veilnet.io.agent_store import AgentStore
+from veilnet.live.broker import BrokerPlan
+from veilnet.live.keys import KeyFolder
+
+pytestmark = pytest.mark.slow
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+WAIT = "24"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyFolder:
+    summed_plan().save(tmp_path / "plan")
+    assert run(["live", "keys", str(tmp_path / "plan"), "--out", str(tmp_path / "keys")]) == 0
+    return KeyFolder(tmp_path / "keys")
+
+
+def started(stack: ExitStack, *words: object, piped: bool = False) -> subprocess.Popen[str]:
+    """A veilnet command, ended with the test."""
+    made = subprocess.Popen(
+        [sys.executable, "-m", "veilnet", *map(str, words)], env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, stdin=subprocess.PIPE if piped else None,
+    )  # fmt: skip
+    stack.callback(made.communicate)
+    stack.callback(made.kill)
+    return made
+
+
+def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_killed(
+    tmp_path: Path, keys: KeyFolder
+) -> None:
+    require_mosquitto()
+    readings, epochs = room_readings(3), 3
+    lost = ROOMS[-1]
+    with Broker(keys.broker, BrokerPlan(ROOMS)) as broker, ExitStack() as stack:
+        address = f"mqtts://{broker.host}:{broker.port}"
+        out = tmp_path / "estimates.sqlite"
+        centre = started(
+            stack, "center", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.centre.folder,
+            "--out", out, "--wait", f"{WAIT}s", "--json",
+        )  # fmt: skip
+        rooms = {
+            room: started(
+                stack, "agent", tmp_path / f"plan/{room}.json", "--broker", address, "--begin",
+                "--cert", keys.agent(room).folder, "--wait", WAIT, piped=True,
+            )
+            for room in ROOMS
+        }  # fmt: skip
+        header = {room: f"row,{','.join(summed_plan().members[room].names)}\n" for room in ROOMS}
+        found = []
+        for epoch in range(1, epochs + 1):
+            if epoch == 2:
+                rooms.pop(lost).kill()
+            for room, process in rooms.items():
+                assert process.stdin is not None
+                numbers = ",".join(f"{value:.6f}" for value in readings[room][epoch - 1])
+                process.stdin.write(f"{header.pop(room, '')}{epoch},{numbers}\n")
+                process.stdin.flush()
+            assert centre.stdout is not None
+            found.append(json.loads(centre.stdout.readline()))
+        for process in rooms.values():
+            process.communicate(timeout=60)
+            assert process.returncode == 0
+    assert [each["epoch"] for each in found] == [1, 2, 3]
+    assert [each["missing"] for each in found] == [[], [lost], [lost]]
+    for room in rooms:
+        with AgentStore(tmp_path / f"plan/{room}.sqlite", room) as store:
+            assert (store.ledger().releases, store.count_waiting()) == (3, 0)
+    whole, *lacking = [np.trace(each["covariance"]) for each in found]
+    assert all(each > whole for each in lacking)
