@@ -201,7 +201,7 @@ def test_design_proves_its_gap_and_verify_rechecks_it(
     assert run([*asked, "--gap", "0.02"]) == 0
     assert "above the least possible" in capsys.readouterr().out
     assert run(["verify", str(tmp_path / "plan"), str(tmp_path / "n.json")]) == 0
-    assert "loss that no design" in " ".join(capsys.readouterr().out.split())
+    assert "loss that no linear design" in " ".join(capsys.readouterr().out.split())
     (tmp_path / "plan" / "proof.json").unlink()
     assert run(["verify", str(tmp_path / "plan"), str(tmp_path / "n.json")]) == 1
 

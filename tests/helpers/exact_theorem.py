@@ -15,6 +15,7 @@ import numpy as np
 import veilnet as vn
 from veilnet.plans.lower_bound.lifted_form import lifted_form
 from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.lower_bound.rapidity import Rapidities
 
 DIGITS = 40
 
@@ -146,6 +147,8 @@ def exact_surplus(network: vn.Network, proof: Proof) -> Any:
     """Σ_j λ_min(A_j) in 40 digits; raises AssertionError where a hypothesis of the theorem fails."""
     with mp.workdps(DIGITS):
         form = ExactForm(network, proof)
+        if isinstance(proof.multipliers, Rapidities):
+            return _surplus_of_rapidities(form, proof, proof.multipliers)
         agents, names = len(form.observe), list(proof.privacy)
         over = [
             sum((_exact(given.links[i]) for given in proof.multipliers), mp.matrix(len_i, len_i)) / len(names)
@@ -193,3 +196,105 @@ def exact_surplus(network: vn.Network, proof: Proof) -> Any:
                 matrix -= _trace_first(guess + _positive_part(needed - guess), size, n)
             total += _lowest(matrix)
         return total
+
+
+def _surplus_of_rapidities(form: ExactForm, proof: Proof, given: Rapidities) -> Any:
+    """λ_min(A) on the v in proportion, A added up agent by agent from the theorem's statement.
+
+    F and E may be any matrices: they are taken from doubles, as numbers, and all that follows has 40 digits.
+    """
+    rows = [form.private[name] for name in proof.privacy]
+    m, length, r = form.public.rows, form.size, sum(each.rows for each in rows)
+    queues = given.half.shape[1]
+    policies = queues // m
+    grown = (1 + mp.mpf(proof.loss)) * (1 + form.slack)
+    kept = [(1 + mp.mpf(each)) / (1 + form.slack) for each in proof.privacy.values()]
+    private, start = [], 0
+    for each in rows:
+        vector = mp.matrix(length * r, 1)
+        for k in range(each.rows):
+            for a in range(length):
+                vector[a * r + start + k] = each[k, a]
+        private.append(vector)
+        start += each.rows
+    turns = [_rotation(_exact(each)) for each in given.half]
+    answer, moved, basis = _best_maps(form, turns, private, given.proportions, float(grown), policies)
+    basis = _exactly_in_proportion(_exact(basis), private, given.proportions)
+    s, w = _exact(answer), _exact(moved)  # (k, n'), (L m k, n'), W's rows x-coordinate slowest
+    wide = _kron(form.information, mp.eye(r)) * basis
+    matrix = basis.T * wide - grown * s.T * s
+    for vector, c in zip(private, kept, strict=True):
+        seen = basis.T * vector
+        matrix -= seen * seen.T / c
+    heard = mp.matrix(policies, s.cols)
+    for b in range(policies):
+        for a in range(m):
+            for coordinate in range(length):
+                place = coordinate * queues + a * policies + b
+                for column in range(s.cols):
+                    heard[b, column] += form.public[a, coordinate] * w[place, column]
+    matrix += s.T * heard + heard.T * s
+    matrix -= w.T * (_kron(form.information, mp.eye(queues)) * w)
+    for observe, (a, t) in zip(form.observe, turns, strict=True):
+        for queue in range(queues):
+            column = mp.matrix(length, s.cols)  # column ``queue`` of P = W a - V t', as a map of z
+            for coordinate in range(length):
+                for other in range(queues):
+                    for place in range(s.cols):
+                        column[coordinate, place] += a[other, queue] * w[coordinate * queues + other, place]
+                for other in range(r):
+                    for place in range(s.cols):
+                        column[coordinate, place] -= t[queue, other] * basis[coordinate * r + other, place]
+            shown = observe * column
+            matrix -= shown.T * shown
+    gram = basis.T * basis  # the float basis is orthonormal to rounding only: compare with it
+    return _lowest(matrix) / max(mp.mpf(1), _highest(gram))
+
+
+def _rotation(half: Any) -> tuple[Any, Any]:
+    """(a, t) of tanh of half the rapidity; a² = I + tt' is confirmed."""
+    unit = mp.eye(half.rows)
+    left = mp.inverse(unit - half * half.T)
+    a, t = (unit + half * half.T) * left, 2 * left * half
+    assert mp.mnorm(a * a - unit - t * t.T, mp.inf) < mp.mpf(10) ** (5 - DIGITS) * mp.mnorm(a * a, mp.inf)
+    return a, t
+
+
+def _best_maps(
+    form: ExactForm, turns: list[Any], private: list[Any], proportions: Any, grown: float, policies: int
+) -> tuple[Any, Any, Any]:
+    """E, F and a basis in doubles: how good they are is all that depends on them."""
+
+    def double(matrix: Any) -> Any:
+        return np.array(matrix.tolist(), dtype=float).reshape(matrix.rows, matrix.cols)
+
+    length, m = form.size, form.public.rows
+    queues, r = turns[0][1].rows, turns[0][1].cols
+    n_i = [double(each).T @ double(each) for each in form.observe]
+    pairs = [(double(a), double(t)) for a, t in turns]
+    main = np.kron(double(form.information), np.eye(queues))
+    main += sum(np.kron(n, a @ a) for n, (a, _) in zip(n_i, pairs, strict=True))
+    cross = sum(np.kron(n, a @ t) for n, (a, t) in zip(n_i, pairs, strict=True))
+    columns = np.zeros((length, m, policies, policies))
+    for b in range(policies):
+        columns[:, :, b, b] = double(form.public).T
+    columns = columns.reshape(-1, policies)
+    g = np.stack([double(each)[:, 0] / theta for each, theta in zip(private, proportions, strict=True)])
+    unequal = np.vstack([g[1:] - g[0], np.zeros((1, length * r))])
+    basis = np.linalg.svd(unequal)[2][len(g) - 1 :].T
+    solved = np.linalg.solve(main, np.hstack([cross @ basis, columns]))
+    n = basis.shape[1]
+    answer = np.linalg.solve(grown * np.eye(policies) - columns.T @ solved[:, n:], columns.T @ solved[:, :n])
+    return answer, solved[:, :n] + solved[:, n:] @ answer, basis
+
+
+def _exactly_in_proportion(basis: Any, private: list[Any], proportions: Any) -> Any:
+    """The basis with what rounding left of g_j'v/θ_j - g_1'v/θ_1 taken off."""
+    if len(private) == 1:
+        return basis
+    first = private[0] / mp.mpf(float(proportions[0]))
+    apart = mp.matrix(len(private) - 1, basis.rows)
+    for j, (vector, theta) in enumerate(zip(private[1:], proportions[1:], strict=True)):
+        for place in range(basis.rows):
+            apart[j, place] = vector[place] / mp.mpf(float(theta)) - first[place]
+    return basis - apart.T * (mp.inverse(apart * apart.T) * (apart * basis))

@@ -108,7 +108,7 @@ KNOWN = {
     "veilnet-plan-archive/4": "efb501a6f2e2",
     "veilnet-sanitizer/3": "5a3b38362a25",
     "veilnet-centre/3": "ecf7152d104e",
-    "veilnet-proof/2": "fcff8fefcaa7",
+    "veilnet-proof/3": "94200d180262",
     "veilnet-symbol-plan/4": "b8342964adbc",
     "veilnet-symbol-agent/2": "c204fc9e20ed",
     "veilnet-symbol-centre/1": "ec45906e8e6b",

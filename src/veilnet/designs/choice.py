@@ -17,7 +17,7 @@ from veilnet.designs.joint import SearchOptions
 from veilnet.designs.noise import noise_plan
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.power import power_plan
-from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
+from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
@@ -149,11 +149,6 @@ def design(
     asked = read_asked(network, privacy, utility_loss, weights, give_up)
     if network.is_stream:
         _refuse_for_streams(asked, method, power=power is not None, proving=gap is not None)
-    if gap is not None and asks_directions(network, asked):
-        raise InvalidRequest(
-            "prove: no bound is known for targets on every direction (Worst, or secrets of several rows); leave "
-            "prove out, or ask for numbers"
-        )
 
     def answer(network: Network) -> Plan:
         verdict = check(network)
@@ -171,7 +166,9 @@ def design(
             )
         else:
             plan = _answered(verdict, wanted, method, search)
-        if gap is not None and plan.gap > gap:
+        if gap is None:
+            plan = quickly_proved(plan, asked.weights)
+        elif plan.gap > gap:
             plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
         plan = plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
         return with_spare_noise(plan)

@@ -66,6 +66,15 @@ def proved_plan(
     return replace(best, details=MappingProxyType({**best.details, "interrupted": True}))
 
 
+def quickly_proved(plan: Plan, weights: Mapping[str, float] | None = None) -> Plan:
+    """The plan with what some hundredths of a second prove of it; as it was where that is nothing."""
+    if plan.network.is_stream or np.isfinite(plan.gap) or plan.method == "power":
+        return plan
+    by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
+    proof = _prove(plan, None, by_name, silent)
+    return plan if proof is None else plan.with_proof(proof)
+
+
 def refuse_proof_of_streams() -> NoReturn:
     """Refuse to prove how good a trade-off on a stream is."""
     raise InvalidRequest(
@@ -92,7 +101,7 @@ def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int
     if proof is None:
         return plan
     plan = plan.with_proof(proof)
-    if plan.gap <= _OPEN or watch.stopped:
+    if plan.gap <= _OPEN or watch.stopped or plan.worst_targets or plan.seen:
         return plan
     better = _restarted(plan, proof, weights, seed, watch)
     if better is None:
@@ -104,8 +113,8 @@ def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int
     return best if again is None else min(best, better.with_proof(again), key=lambda each: each.gap)
 
 
-def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress) -> Proof | None:
-    if any(target > 0 for target in plan.targets.values()):
+def _prove(plan: Plan, gap: float | None, weights: Mapping[str, float], progress: Progress) -> Proof | None:
+    if any(target > 0 for target in _asked(plan).values()) and plan.most_loss is None:
         return prove_least_loss(
             plan.network, _asked(plan), -plan.utility, gap, design=plan.sanitizers, progress=progress
         )
@@ -126,8 +135,7 @@ def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progr
 
 def _asked(plan: Plan) -> dict[str, float]:
     """What a design has to reach, floors included but for those without bound: a bound without them holds too."""
-    kept = {name: floor for name, floor in plan.floors.items() if np.isfinite(floor)}
-    return {name: max(plan.targets.get(name, 0.0), kept.get(name, 0.0)) for name in plan.network.private}
+    return {name: each if np.isfinite(each) else 0.0 for name, each in plan.privacy_asked.items()}
 
 
 def _restarted(

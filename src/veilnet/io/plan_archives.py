@@ -1,12 +1,13 @@
 """A plan as one file, plan.npz: a few arrays however many agents there are (:mod:`veilnet.io.plan_arrays`).
 
-Beside those arrays it holds its ``format`` and the ``plan``'s id, a digest of them all, so that a file that was cut
-off or changed is noticed. Any agent's own file is extracted from it, the same to the last byte as in the folder of
-the plan.
+Beside those arrays it holds its ``format``, the ``plan``'s id, a digest of them all, so that a file that was cut
+off or changed is noticed, and perhaps the ``proof`` of its gap. Any agent's own file is extracted from it, the same
+to the last byte as in the folder of the plan.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from os import PathLike
@@ -29,8 +30,10 @@ from veilnet.io._kinds import ByName, file_errors
 from veilnet.io._sealed import seal
 from veilnet.io.network_schema import network_from_arrays
 from veilnet.io.plan_arrays import arrays_id, plan_arrays
+from veilnet.io.proof_files import proof_of
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.plans.lower_bound.proof import Proof
 from veilnet.sums.handing_out import handed_out, members_of
 
 _CONTENT = ("document", "sanitizers", "network.", "sent")
@@ -49,14 +52,21 @@ def is_archive(path: str | PathLike[str]) -> bool:
 
 
 def write_archive(
-    path: Path, promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
+    path: Path,
+    promises: Mapping[str, Any],
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    proof: Mapping[str, Any] | None,
 ) -> None:
-    """Write a plan as one file, whole or not at all."""
-    if promises.get("proof") is not None:
-        raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
+    """Write a plan as one file, whole or not at all.
+
+    proof: the content of its proof, which the id covers by the digest among the promises.
+    """
     arrays = plan_arrays(promises, network, sanitizers)
     with replacing(path) as file:
         marks = {"format": np.array(FORMAT), "plan": np.array(arrays_id(arrays))}
+        if proof is not None:
+            marks["proof"] = np.array(json.dumps(proof))
         np.savez(file, **marks, **arrays)  # type: ignore[arg-type]  # the stubs take the names for options
 
 
@@ -66,8 +76,8 @@ class Archive:
     plan: the id it bears.
     """
 
-    def __init__(self, path: Path, plan: str, arrays: Arrays) -> None:
-        self.path, self.plan, self._arrays = path, plan, arrays
+    def __init__(self, path: Path, plan: str, arrays: Arrays, proof: Arrays) -> None:
+        self.path, self.plan, self._arrays, self._proof = path, plan, arrays, proof
 
     @classmethod
     def read(cls, path: Path) -> Archive:
@@ -81,17 +91,24 @@ class Archive:
         if plan is None:
             raise InvalidPlan(f"{path}: holds no plan's id, so it is no plan, or was changed; {_AGAIN}")
         del content["format"], content["plan"]
+        proof = {name: content.pop(name) for name in ("proof",) if name in content}
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
         strangers = [name for name in content if not name.startswith(_CONTENT)]
         if strangers:
             raise InvalidPlan(f"{path}: {strangers[0]!r}: no such array belongs to a plan; {_AGAIN}")
-        return cls(path, plan, content)
+        return cls(path, plan, content, proof)
 
     def promises(self) -> dict[str, Any]:
         """What is promised, as in plan.json."""
         with file_errors(self.path):
             return _archives.table(self._arrays, "document")
+
+    def proof(self, statement: Mapping[str, Any]) -> Proof:
+        """The proof that the promises name; InvalidPlan where it is missing or another."""
+        with file_errors(self.path):
+            content = _archives.table(self._proof, "proof")
+        return proof_of(content, self.path, statement)
 
     def network(self) -> Network:
         """The network, checked as one from a file of its own."""

@@ -31,7 +31,7 @@ from veilnet.io.network_schema import to_document
 from veilnet.io.plan_archives import Archive, is_archive, write_archive
 from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.io.plan_folder import saving
-from veilnet.io.proof_files import STATEMENT, proof_document, statement_of
+from veilnet.io.proof_files import STATEMENT, proof_content, proof_document, statement_of
 from veilnet.io.sanitizer_files import SANITIZER
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
@@ -68,7 +68,8 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
     """
     target, promises = Path(folder), promises_of(plan)
     if is_archive(target):
-        write_archive(target, promises, plan.network, plan.sanitizers)
+        proof = None if plan.proof is None else proof_content(plan.proof)
+        write_archive(target, promises, plan.network, plan.sanitizers, proof)
         return
     plan_id = plan_id_of(promises, plan.network, plan.sanitizers)
     said = {agent: sanitizer_files.values_of(each) for agent, each in plan.sanitizers.items()}

@@ -186,6 +186,9 @@ def _read_archive(path: Path) -> SavedPlan:
         agent_files={},
         centre_file=None,
         difference=partial(network_difference, other=network),
+        proof_file=None
+        if promised["proof"] is None
+        else (str(path), _or_complaint(partial(archive.proof, promised["proof"]))),
     )
 
 

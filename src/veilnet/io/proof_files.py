@@ -1,6 +1,7 @@
-"""The proof of a plan's gap as one sealed file, proof.json: the statement and the multipliers that prove it.
+"""The proof of a plan's gap as one sealed file, proof.json: the statement and what proves it.
 
-plan.json holds the same statement and a digest of this file, so the plan's id covers both.
+plan.json holds the same statement and a digest of this file, so the plan's id covers both. A plan in one file has the
+same content as one of its arrays.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io._formats import PROOF as FORMAT
-from veilnet.io._kinds import NUMBER, NUMBERS, PACKED, TEXT, ListOf, Maybe, Table
+from veilnet.io._kinds import NUMBER, NUMBERS, PACKED, TEXT, ListOf, Maybe, Table, file_errors
 from veilnet.io._sealed import digest, open_sealed
 from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.lower_bound.rapidity import Rapidities
 from veilnet.plans.lower_bound.theorem import Multipliers
 
 _MULTIPLIERS = Table(
@@ -25,8 +27,14 @@ _MULTIPLIERS = Table(
     heard=ListOf(PACKED),
     links=ListOf(PACKED),
 )
+_RAPIDITIES = Table(half=PACKED, proportions=PACKED)
 PROOF = Table(
-    plan=Maybe(TEXT), loss=NUMBER, privacy=NUMBERS, common=Maybe(PACKED), multipliers=ListOf(_MULTIPLIERS)
+    plan=Maybe(TEXT),
+    loss=NUMBER,
+    privacy=NUMBERS,
+    common=Maybe(PACKED),
+    multipliers=Maybe(ListOf(_MULTIPLIERS)),
+    rapidities=Maybe(_RAPIDITIES),
 )
 STATEMENT = Table(loss=NUMBER, privacy=NUMBERS, digest=TEXT)
 
@@ -38,29 +46,46 @@ def proof_document(proof: Proof, plan_id: str) -> dict[str, Any]:
 
 def statement_of(proof: Proof) -> dict[str, Any]:
     """What plan.json keeps of a proof."""
-    return {"loss": proof.loss, "privacy": proof.privacy, "digest": digest(PROOF.write(_values(proof)))}
+    return {"loss": proof.loss, "privacy": proof.privacy, "digest": digest(proof_content(proof))}
+
+
+def proof_content(proof: Proof) -> dict[str, Any]:
+    """What proof.json holds beside its format and the plan's id."""
+    return PROOF.write(_values(proof))
 
 
 def read_proof(path: Path, statement: Mapping[str, Any], plan_id: str) -> Proof:
     """The proof that a plan's statement names; InvalidPlan where the file is missing, changed or another's."""
     document = open_sealed(path, FORMAT)
-    found = PROOF.values(document, path)
-    if found["plan"] != plan_id:
+    if document.get("plan") != plan_id:
         raise InvalidPlan(f"{path}: belongs to another plan; save the plan again, or copy the right file")
     content = {name: value for name, value in document.items() if name not in ("format", "plan")}
+    return proof_of(content, path, statement)
+
+
+def proof_of(content: Mapping[str, Any], path: Path, statement: Mapping[str, Any]) -> Proof:
+    """The proof that a plan's statement names, from what was written of it."""
     if digest(content) != statement["digest"]:
         raise InvalidPlan(f"{path}: is not the proof that the plan was saved with; save the plan again")
-    multipliers = tuple(Multipliers(**one) for one in found["multipliers"])
+    with file_errors(path):
+        found = PROOF.read(content)
+    several, rapidities = found["multipliers"], found["rapidities"]
+    if (several is None) == (rapidities is None):
+        raise InvalidPlan(f"{path}: expected either multipliers or rapidities; save the plan again")
+    given = Rapidities(**rapidities) if several is None else tuple(Multipliers(**one) for one in several)
     # The statement of plan.json is the one that counts: it is what the reader of the plan is told.
-    return Proof(statement["loss"], statement["privacy"], multipliers, found["common"])
+    return Proof(statement["loss"], statement["privacy"], given, found["common"])
 
 
 def _values(proof: Proof) -> dict[str, Any]:
+    given = proof.multipliers
+    quick = isinstance(given, Rapidities)
     return {
         "loss": proof.loss,
         "privacy": proof.privacy,
         "common": proof.common,
-        "multipliers": [
-            {name: getattr(each, name) for name in _MULTIPLIERS.kinds} for each in proof.multipliers
-        ],
+        "multipliers": None
+        if isinstance(given, Rapidities)
+        else [{name: getattr(each, name) for name in _MULTIPLIERS.kinds} for each in given],
+        "rapidities": {name: getattr(given, name) for name in _RAPIDITIES.kinds} if quick else None,
     }

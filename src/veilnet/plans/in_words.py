@@ -248,8 +248,8 @@ def quality(plan: Plan) -> str:
                 "How far it is from the best noise within the power is lost in rounding: so much is hidden."
             )
         return (
-            "How far it is from the best possible is not proved; prove=True (--prove) tries to prove it, and "
-            "does not always succeed."
+            "How far it is from the best possible is not proved: what is tried in some hundredths of a second "
+            "proves nothing here. prove=True (--prove) tries harder, and does not always succeed."
         )
     share = f"{100 * plan.gap:.2g} %"
     if plan.method == "power":
@@ -258,12 +258,12 @@ def quality(plan: Plan) -> str:
     if plan.targets:
         least = 0.0 if plan.proof is None else 100 * plan.proof.loss
         return (
-            f"Its loss is at most {share} above the least possible, which is proved: no design{that_keeps(kept)} "
-            f"loses less than {least:.4g} %."
+            f"Its loss is at most {share} above the least possible among linear mechanisms, which is proved: no "
+            f"linear design{that_keeps(kept)} loses less than {least:.4g} %."
         )
     return (
-        f"No design within the loss{that_keeps(kept)} hides everything more than {share} better, which is "
-        "proved."
+        f"Among linear mechanisms no design within the loss{that_keeps(kept)} hides everything more than {share} "
+        "better, which is proved."
     )
 
 

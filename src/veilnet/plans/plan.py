@@ -94,25 +94,33 @@ class Plan(Frozen):
             return 0.0
         if "multipliers" in self.details:
             return self._gap_of_one_sum
-        if self.targets:
+        if self.targets or self.worst_targets:
             return self._gap_in_loss()
         return self._gap_in_privacy()
 
     @derived
     def _gap_of_one_sum(self) -> float:
         # Floors are not asked of mechanisms within a loss: their bound holds without them.
-        asked = {name: max(self.targets.get(name, 0.0), self.floors.get(name, 0.0)) for name in self.privacy}
         return proved_gap(
             self.network,
             self.details["multipliers"],
             -self.utility if self.targets or self.most_loss is None else self.most_loss,
             self.privacy,
-            asked if self.targets else {},
+            self.privacy_asked if self.targets else {},
         )
 
+    @property
+    def privacy_asked(self) -> dict[str, float]:
+        """The least p_j that every design has which is compared with this one.
+
+        Floors count, since the best possible design keeps them too, and what is asked of every direction of g_j is
+        reached by their mean.
+        """
+        each = (self.targets, self.floors, self.worst_targets)
+        return {name: max(one.get(name, 0.0) for one in each) for name in self.privacy}
+
     def _gap_in_loss(self) -> float:
-        # A proof may use the floors: the best possible design keeps them too.
-        asked = {name: max(self.targets.get(name, 0.0), self.floors.get(name, 0.0)) for name in self.privacy}
+        asked = self.privacy_asked
         if self.proof is None or any(each > asked[name] for name, each in self.proof.privacy.items()):
             return np.inf
         return max(0.0, -self.utility / self.proof.loss - 1.0) if self.proof.loss > 0 else np.inf

@@ -353,7 +353,7 @@ def _proof_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         else f"{name}: the theorem's inequality does not hold with its multipliers; nothing is proved"
     )
     kept = floors_in_proof(proof, saved.promise.targets, saved.promise.floors)
-    yield Check(f"loss that no design{that_keeps(kept)} undercuts", holds, proof.loss, note=note)
+    yield Check(f"loss that no linear design{that_keeps(kept)} undercuts", holds, proof.loss, note=note)
 
 
 def _certified(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:

@@ -11,7 +11,9 @@ import numpy as np
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.joint.lbfgs import Curvature
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
+from veilnet.designs.lower_bound.rapidities import Ascent, FirstOrder, begin, centred, raised
 from veilnet.designs.lower_bound.semidefinite import (
     entries_of,
     interior_point_available,
@@ -21,8 +23,10 @@ from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.designs.lower_bound.splitting import Splitting
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import LiftedForm, lifted_form, split_noise
 from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.lower_bound.rapidity import Rapidities, RapidityTheorem, half_of
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
 
@@ -50,7 +54,7 @@ class ProofGoal:
             j: max(level * share, self.floors.get(j, 0.0)) for j, share in self.privacy.items()
         }
 
-    def gap(self, theorem: Theorem) -> float:
+    def gap(self, theorem: Inequality) -> float:
         """The least gap that multipliers prove, inf where they prove none."""
         if self.reached is None:
             bound = theorem.largest_loss(self.privacy, self.loss)
@@ -63,14 +67,15 @@ def prove_least_loss(
     network: Network,
     targets: Mapping[str, float],
     loss: float,
-    gap: float,
+    gap: float | None,
     *,
-    design: Mapping[str, Sanitizer] | None = None,
+    design: Mapping[str, Sanitizer],
     progress: Progress | None = None,
 ) -> Proof | None:
     """A proof that reaching ``targets`` costs at least loss/(1 + gap), or as near as it gets; None for nothing.
 
-    ``design`` are the sanitizers that lose so much: the search for multipliers starts there.
+    ``design`` are the sanitizers that lose so much: the search for multipliers starts there. Without a ``gap`` only
+    what takes some hundredths of a second is tried.
     """
     places = {name: place for place, name in enumerate(network.private)}
     asked = {places[name]: target for name, target in targets.items() if target > 0}
@@ -82,10 +87,10 @@ def prove_most_privacy(
     loss: float,
     weights: Mapping[str, float],
     reached: float,
-    gap: float,
+    gap: float | None,
     *,
     floors: Mapping[str, float] | None = None,
-    design: Mapping[str, Sanitizer] | None = None,
+    design: Mapping[str, Sanitizer],
     progress: Progress | None = None,
 ) -> Proof | None:
     """A proof that a loss of ``loss`` buys at most p_j = reached (1 + gap) weight_j for all j; None for nothing.
@@ -112,50 +117,70 @@ def hidden_directions(proof: Proof, network: Network, count: int = 2) -> list[Ar
 def _prove(
     network: Network,
     question: ProofGoal,
-    gap: float,
-    design: Mapping[str, Sanitizer] | None,
+    gap: float | None,
+    design: Mapping[str, Sanitizer],
     progress: Progress,
 ) -> Proof | None:
     if not question.privacy or not question.loss > 0:
         return None
-    if _work_estimate(network, question) > SETTINGS.dearest_iteration:
-        return None
     standard = standard_form(network)
+    if standard.coupling is not None and (gap is None or SETTINGS.most_correlated < network.N):
+        return None  # splitting the noise alone takes longer than a quick proof may
     common = None if standard.coupling is None else split_noise(standard.coupling, standard.blocks)
     form = lifted_form(network, common)
-    told = [np.zeros((len(observe), len(observe))) for observe in form.observe]
-    if design is not None:
-        told = shrink_of(form, [design[agent] for agent in network.agents])
-    best, least = _search(form, question, gap, told, progress)
-    if best is None:
-        return None
-    names = list(network.private)
-    loss, privacy = question.aim(least)
-    if question.reached is None:
-        loss *= 1 - SETTINGS.clear
-    else:
-        # Floors are not raised: designs rest on them.
-        resting = {j for j, floor in question.floors.items() if privacy[j] == floor}
-        privacy = {j: each if j in resting else each * (1 + SETTINGS.clear) for j, each in privacy.items()}
-    proof = Proof(float(loss), {names[j]: float(each) for j, each in privacy.items()}, best, common)
-    return proof if proof.holds(network) else None
+    told = shrink_of(form, [design[agent] for agent in network.agents])
+    best = _Best(form, question, SETTINGS.quick_gap if gap is None else gap)
+    _by_rapidities(best, told, progress, quick=gap is None)
+    if (
+        gap is not None
+        and not best.enough()
+        and _work_estimate(network, question) < SETTINGS.dearest_iteration
+    ):
+        _by_program(best, told, progress)
+    return None if best.found is None else best.proof(network, common)
 
 
 class _Best:
-    """The best multipliers so far and the gap they prove."""
+    """What proves the least gap so far."""
 
     def __init__(self, form: LiftedForm, question: ProofGoal, gap: float) -> None:
         self.form, self.question, self.gap = form, question, gap
-        self.multipliers: tuple[Multipliers, ...] | None = None
+        self.found: tuple[Inequality, tuple[Multipliers, ...] | Rapidities] | None = None
         self.least = np.inf
         self._begun = time.process_time()
 
-    def take(self, multipliers: tuple[Multipliers, ...]) -> float:
-        """The gap that these prove; they are kept where it is the least."""
-        proved = self.question.gap(Theorem(self.form, tuple(self.question.privacy), multipliers))
+    def take(
+        self, given: tuple[Multipliers, ...] | Rapidities, asked: tuple[int, ...] | None = None
+    ) -> float:
+        """The gap that these prove of the parameters asked, all by default; they are kept where it is the least."""
+        asked = tuple(self.question.privacy) if asked is None else asked
+        theorem: Inequality
+        if isinstance(given, Rapidities):
+            theorem = RapidityTheorem(self.form, asked, given)
+        else:
+            theorem = Theorem(self.form, asked, given)
+        proved = self.question.gap(theorem)
         if proved < self.least:
-            self.multipliers, self.least = multipliers, proved
+            self.found, self.least = (theorem, given), proved
         return proved
+
+    def proof(self, network: Network, common: Array | None) -> Proof | None:
+        """The best, a little away from the edge and checked from the network alone."""
+        assert self.found is not None
+        theorem, given = self.found
+        names = list(network.private)
+        loss, privacy = self.question.aim(self.least)
+        if self.question.reached is None:
+            loss *= 1 - SETTINGS.clear
+        else:
+            # Floors are not raised: designs rest on them.
+            resting = {j for j, floor in self.question.floors.items() if privacy[j] == floor}
+            privacy = {
+                j: each if j in resting else each * (1 + SETTINGS.clear) for j, each in privacy.items()
+            }
+        stated = {names[j]: float(privacy[j]) for j in theorem.asked}
+        proof = Proof(float(loss), stated, given, common)
+        return proof if proof.holds(network) else None
 
     def enough(self, part: float = 1.0) -> bool:
         """Whether what was asked is proved, or this part of the time is up."""
@@ -167,19 +192,60 @@ class _Best:
         return _programs_of(self.form, self.question, slack)
 
 
-def _search(
-    form: LiftedForm, question: ProofGoal, gap: float, told: list[Array], progress: Progress
-) -> tuple[tuple[Multipliers, ...] | None, float]:
-    """The best multipliers found and the gap they prove; stops at the gap asked.
+def _by_rapidities(best: _Best, told: list[Array], progress: Progress, *, quick: bool) -> None:
+    """The closed form; where it proves too little, an ascent with few policies, or as many as v has entries."""
+    with np.errstate(all="ignore"):
+        try:
+            first = FirstOrder(best.form, tuple(best.question.privacy), told)
+            best.take(Rapidities(half_of(first.rapidity), first.proportions), first.asked)
+        except (np.linalg.LinAlgError, ValueError):
+            return  # something is hidden altogether: no first-order point of this kind
+        whole = sum(len(best.form.private[j]) for j in first.asked) * best.form.size
+        definite = float(np.linalg.eigvalsh(best.form.information)[0]) > SETTINGS.definite
+        for policies in ([SETTINGS.few_policies] if definite and not quick else []) + [
+            1 if definite else whole
+        ]:
+            size = best.form.size * len(best.form.public) * policies * whole
+            if best.enough() or size > (SETTINGS.quick_size if quick else SETTINGS.most_size):
+                return
+            _ascend(best, first, policies, progress, SETTINGS.quick_rounds if quick else SETTINGS.rounds)
+
+
+def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, rounds: int) -> None:
+    """Prove some fraction of what the design reaches, then as much of it as can be had (method of centres)."""
+
+    def aimed(fraction: float) -> tuple[float, Array]:
+        loss, privacy = best.question.aim(1 / fraction - 1)
+        return loss, np.array([1 + privacy[j] for j in first.asked])
+
+    ascent = Ascent(best.form, first.asked, first.proportions, policies)
+    t = begin(ascent, first.rapidity, policies)
+    centre, found = SETTINGS.first_fraction, False
+    for centre in (SETTINGS.first_fraction, SETTINGS.worst_fraction):
+        t, found = raised(ascent, t, *aimed(centre), best.enough)
+        if found:
+            break
+    curvature, proved = Curvature(t.size, SETTINGS.memory), [0.0]
+    for done in range(rounds if found else 0):
+        if asks_to_stop(progress("proving the gap", 0.2 * done / rounds)):
+            return
+        proved.append(1 / (1 + best.take(ascent.rapidities(t), first.asked)))
+        stalled = len(proved) > 6 and proved[-1] < proved[-6] * (1 + SETTINGS.stalled)
+        if best.enough(SETTINGS.first_part) or stalled:
+            return
+        centre = max(centre, centre + SETTINGS.towards * (proved[-1] - centre))
+        t = centred(ascent, t, *aimed(centre), curvature)
+
+
+def _by_program(best: _Best, told: list[Array], progress: Progress) -> None:
+    """The program with turns; stops at the gap asked.
 
     An interior-point method has the small programs solved to many digits before the splitting has found three.
     Those of middling size it gets where a first part of the time was not enough for the splitting.
     """
-    best = _Best(form, question, gap)
-    entries = entries_of(best.programs(gap / 2))
+    entries = entries_of(best.programs(best.gap / 2))
     if entries <= SETTINGS.quick_entries:
-        _interior(best, progress)
-        if best.multipliers is None:
+        if not _interior(best, progress):
             _split(best, told, progress)
     elif entries <= SETTINGS.most_entries and interior_point_available():
         _split(best, told, progress, part=SETTINGS.first_part)
@@ -187,24 +253,27 @@ def _search(
             _interior(best, progress)
     else:
         _split(best, told, progress)
-    return best.multipliers, best.least
 
 
-def _interior(best: _Best, progress: Progress) -> None:
-    """Solve for half the gap asked; where the relaxation is too loose for it, close in on what it does prove."""
+def _interior(best: _Best, progress: Progress) -> bool:
+    """Solve for half the gap asked; where the relaxation is too loose for it, close in on what it does prove.
+
+    Whether there is an interior-point method and it solved something.
+    """
     resists, aimed = 0.0, best.gap / 2
     for done in range(SETTINGS.interior_aims):
         if asks_to_stop(progress("proving the gap", done / SETTINGS.interior_aims)):
-            return
+            return True
         solved = solve_semidefinite(best.form, best.programs(aimed))
         if solved is None:
-            return
+            return done > 0
         if best.take(solved) > SETTINGS.nearly * aimed:
             resists = aimed
         if best.enough(SETTINGS.last_part) or (resists > 0 and best.least < SETTINGS.close * resists):
-            return
+            return True
         highest = best.least if np.isfinite(best.least) else SETTINGS.dearest
         aimed = float(np.sqrt(max(resists, best.gap / 2) * highest))
+    return True
 
 
 def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 1.0) -> None:

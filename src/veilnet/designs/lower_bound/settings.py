@@ -21,6 +21,21 @@ class ProofSettings:
     nearly:          an aim is as good as proved when the gap proved is at most this times it.
     dearest:         the largest gap aimed at.
 
+    Rapidities:
+
+    binding:         parameters whose multiplier is below this part of the largest do not bind, and are left out.
+    other_policies:  how large the further policies begin beside the first.
+    few_policies:    how many are tried where the prior leaves the sum definite; without, as many as v has entries.
+    first_fraction:  of the loss, what the ascent first tries to prove; worst_fraction where that fails.
+    softenings, raise_steps: how often the softness of the least eigenvalue is cut to a third, and steps at each.
+    rounds, centre_steps, towards: of the method of centres: rounds, steps in each, and how far β goes towards its
+                     largest; it ends where a few rounds raise the bound by less than stalled.
+    memory:          of the curvature.
+    definite:        a prior whose least information, of the raw information 1, is below this leaves the sum singular.
+    quick_gap, quick_size, quick_rounds: without a gap asked for: when to stop, entries of W beyond which the closed
+                     form is all, and the rounds; most_size is that of proofs asked for.
+    most_correlated: readings up to which correlated noise is split.
+
     The interior-point method, entries counted over all cones together:
 
     quick_entries:   programs up to this size are solved by it first, in a second or three.
@@ -48,6 +63,25 @@ class ProofSettings:
     clear: float = 1e-6
     nearly: float = 1.3
     dearest: float = 100.0
+
+    binding: float = 1e-6
+    other_policies: float = 0.1
+    few_policies: int = 4
+    first_fraction: float = 0.3
+    worst_fraction: float = 0.03
+    softenings: int = 6
+    raise_steps: int = 40
+    rounds: int = 40
+    centre_steps: int = 15
+    towards: float = 0.75
+    stalled: float = 1e-3
+    memory: int = 20
+    definite: float = 1e-9
+    quick_gap: float = 0.01
+    quick_size: int = 600
+    quick_rounds: int = 5
+    most_size: int = 40_000
+    most_correlated: int = 100
 
     quick_entries: int = 3_000
     most_entries: int = 6_500

@@ -23,6 +23,7 @@ how :mod:`.theorem` reads targets and bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import qr
@@ -63,6 +64,18 @@ class LiftedForm:
     def size(self) -> int:
         """L, nuisance parameters included."""
         return int(self.information.shape[0])
+
+    @cached_property
+    def informations(self) -> Array:
+        """N_i = H_i'H_i, (agents, L, L)."""
+        found = np.empty((len(self.observe), self.size, self.size))
+        by_size: dict[int, list[int]] = {}
+        for place, observe in enumerate(self.observe):
+            by_size.setdefault(len(observe), []).append(place)
+        for places in by_size.values():
+            stack = np.stack([self.observe[place] for place in places])
+            found[places] = stack.transpose(0, 2, 1) @ stack
+        return found
 
 
 def lifted_form(network: Network, common: Array | None = None) -> LiftedForm:

@@ -11,32 +11,38 @@ import numpy as np
 from veilnet._core.frozen import Frozen, make_read_only
 from veilnet._core.types import Array
 from veilnet.model.network import Network
+from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import lifted_form
+from veilnet.plans.lower_bound.rapidity import Rapidities, RapidityTheorem
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
 
 @dataclass(frozen=True, eq=False)
 class Proof(Frozen):
-    """No mechanism loses at most ``loss`` and hides every parameter in ``privacy`` at least as much as it says.
+    """No linear mechanism loses at most ``loss`` and hides every parameter in ``privacy`` at least as it says.
 
     loss:        a utility loss β.
     privacy:     name -> p_j.
-    multipliers: of the theorem, one for each name (:mod:`veilnet.plans.lower_bound.theorem`).
+    multipliers: of the theorem with turns, one for each name (:mod:`veilnet.plans.lower_bound.theorem`), or the
+                 rapidities of the other (:mod:`veilnet.plans.lower_bound.rapidity`).
     common:      how correlated noise was split, (N, k); None where agents' noises are independent.
     """
 
     loss: float
     privacy: Mapping[str, float]
-    multipliers: tuple[Multipliers, ...]
+    multipliers: tuple[Multipliers, ...] | Rapidities
     common: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "privacy", MappingProxyType(dict(self.privacy)))
         make_read_only(self.common)
+        if isinstance(self.multipliers, Rapidities):
+            make_read_only([self.multipliers.half, self.multipliers.proportions])
+            return
         for given in self.multipliers:
             make_read_only([given.root, given.public, given.turn, given.turns, given.heard, given.links])
 
-    def theorem(self, network: Network) -> Theorem:
+    def theorem(self, network: Network) -> Inequality:
         """The theorem on this network; ValueError where the multipliers were made for another kind of network."""
         unknown = [name for name in self.privacy if name not in network.private]
         if unknown:
@@ -47,7 +53,10 @@ class Proof(Frozen):
         if self.common is not None and (self.common.ndim != 2 or self.common.shape[0] != network.N):
             raise ValueError(f"proof: the common noise should have {network.N} rows")
         form = lifted_form(network, self.common)
-        return Theorem(form, tuple(places[name] for name in self.privacy), self.multipliers)
+        asked = tuple(places[name] for name in self.privacy)
+        if isinstance(self.multipliers, Rapidities):
+            return RapidityTheorem(form, asked, self.multipliers)
+        return Theorem(form, asked, self.multipliers)
 
     def holds(self, network: Network) -> bool:
         """Whether the theorem, checked anew from the network and the multipliers alone, says so."""

@@ -40,11 +40,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import LiftedForm
 
 _EPS = float(np.finfo(float).eps)
-_BISECTIONS = 60
-_MOST_PRIVACY = 1e12
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ def heard_by(observe: Array, r: int) -> Array:
     return np.asarray(seen @ seen.T)
 
 
-class Theorem:
+class Theorem(Inequality):
     """The theorem with its multipliers put in: what is left is one inequality in β and the c_j.
 
     ``multipliers`` belong to the private parameters at the positions ``asked`` of the form, one by one.
@@ -123,61 +122,13 @@ class Theorem:
             for j, given in zip(asked, multipliers, strict=True)
         ]
 
-    def proves(self, loss: float, privacy: Mapping[int, float]) -> bool:
-        """Whether no X loses at most ``loss`` and gives every parameter asked at least its privacy."""
-        return self.surplus(loss, privacy) > 0.0
-
-    def surplus(self, loss: float, privacy: Mapping[int, float]) -> float:
+    def _surplus(self, grown: float, kept: dict[int, float]) -> float:
         """Σ_j λ_min(A_j), less what rounding may have added to it."""
-        spoilt = (1.0 + self.form.slack) * (1.0 + 64 * _EPS * self.form.conditioning)
-        found = sum(
-            part.surplus((1.0 + loss) * spoilt, (1.0 + privacy[j]) / spoilt)
-            for j, part in zip(self.asked, self._parts, strict=True)
-        )
-        return found if np.isfinite(found) else -np.inf
-
-    def largest_loss(self, privacy: Mapping[int, float], ceiling: float) -> float:
-        """The largest β in [0, ceiling] at which the inequality holds; 0 where it holds nowhere (a loss is >= 0)."""
-        if self.proves(ceiling, privacy):
-            return ceiling
-        if not self.proves(0.0, privacy):
-            return 0.0
-        low, high = 0.0, ceiling
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.proves(middle, privacy) else (low, middle)
-        return low
-
-    def least_unaffordable_privacy(
-        self,
-        loss: float,
-        weights: Mapping[int, float],
-        least: float,
-        floors: Mapping[int, float] | None = None,
-    ) -> float:
-        """The least t >= least with a proof that p_j >= t·weights_j costs more than ``loss``; inf where none is.
-
-        With ``floors`` the proof is of p_j >= max(t·weights_j, floors_j).
-        """
-        kept = floors or {}
-
-        def holds(t: float) -> bool:
-            return self.proves(loss, {j: max(t * weight, kept.get(j, 0.0)) for j, weight in weights.items()})
-
-        if holds(least):
-            return least
-        low, high = least, 1.25 * least
-        while not holds(high):
-            low, high = high, 4 * high
-            if high > _MOST_PRIVACY:
-                return np.inf
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
-        return high
+        parts = zip(self.asked, self._parts, strict=True)
+        return float(sum(part.surplus(grown, kept[j]) for j, part in parts))
 
     def hidden(self, loss: float, privacy: Mapping[int, float], count: int) -> list[Array]:
-        """Directions of x, (L,), where v_j'A_j v_j is least: what a better design would hide, best first."""
+        """As :meth:`Inequality.hidden`."""
         found = []
         for j, part in zip(self.asked, self._parts, strict=True):
             _, vectors = np.linalg.eigh(part.at(1.0 + loss, 1.0 + privacy[j]))

@@ -1,0 +1,176 @@
+"""The bound by rapidities: one small matrix per agent, sums over agents, and no search in its check.
+
+**Setting** (:mod:`.lifted_form`). J = J0 + Σ_i H_i'X_i H_i, 0 ⪯ X_i ⪯ I, N_i = H_i'H_i. Asked: p_j >= ε_j for the
+parameters j, G_j of r_j rows, c_j = 1 + ε_j; r = Σ_j r_j. Let V = (V_1, V_2, ...), (L, r), v = vec V, g_j'v =
+tr(G_j V_j).
+
+**Theorem.** For each agent let t_i be a matrix (m k, r), a_i symmetric with a_i² = I + t_i t_i'; let F and E be
+matrices that make of every V the matrices W = F V, (L, m k), and s = E v, k numbers; let θ_j > 0. Write w_ab for the
+column of W that belongs to the public row u_a and the number s_b, and
+
+    v'A v = tr(V'J0 V) - Σ_j (g_j'v)²/c_j - (1 + β)|s|² + 2 Σ_ab s_b u_a'w_ab - tr(W'J0 W)
+            - Σ_i |H_i(W a_i - V t_i')|².
+
+If v'A v > 0 for every v ≠ 0 whose g_j'v are in the proportions θ_j, no X has loss <= β and p_j >= ε_j for all j.
+
+*Proof.* Suppose X does. (1) p_j >= ε_j: some V_j has tr(V_j'J V_j) <= (g_j'v)²/c_j and g_j'v = θ_j (J^-1 G_j', or one
+column in Null(J) that G_j sees, scaled). (2) loss <= β: [[T, U], [U', J]] ⪰ 0 for some T with tr T <= 1 + β. Its
+value at (s_b e_a, -w_ab) is not negative; summed over a and b: (1 + β)|s|² - 2 Σ s_b u_a'w_ab + tr(W'J W) >= 0.
+(3) W W' - V V' = P P' - Q Q' with P = W a_i - V t_i', Q = V b_i - W t_i, b_i² = I + t_i't_i, since a_i t_i = t_i b_i:
+the columns are rotated by the rapidity t_i. So <X_i, H_i(W W' - V V')H_i'> <= |H_i P|², since 0 ⪯ X_i ⪯ I.
+Take (2) from (1) summed over j: 0 >= tr(V'J V) - Σ (g_j'v)²/c_j - [(1 + β)|s|² - 2 Σ s u'w + tr(W'J W)], and by (3)
+the right side is at least v'A v > 0: a contradiction. ∎
+
+For given t_i the best F and E are known: with M = J0 ⊗ I + Σ N_i ⊗ a_i² and B = Σ N_i ⊗ a_i t_i the form is
+concave in W, W = M^-1(B v + U's), then in s. The check computes them itself, how well is of no account: any do.
+What a proof holds is τ_i, tanh of half the rapidity: a = (I + ττ')(I - ττ')^-1 and t = 2 (I - ττ')^-1 τ are then
+quotients, with a² = I + tt' to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from veilnet._core.types import Array
+from veilnet.plans.lower_bound.inequality import Inequality
+from veilnet.plans.lower_bound.lifted_form import LiftedForm
+
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Rapidities:
+    """What proves a bound, in the letters of the theorem.
+
+    half:        τ_i, (agents, m k, r), every singular value below 1.
+    proportions: θ_j > 0, one for each parameter asked.
+    """
+
+    half: Array
+    proportions: Array
+
+
+def rotations(half: Array) -> tuple[Array, Array]:
+    """(a_i, t_i) of τ_i, stacked."""
+    square = half @ half.transpose(0, 2, 1)
+    unit = np.eye(half.shape[1])
+    left = np.linalg.inv(unit - square)
+    return np.asarray((unit + square) @ left), np.asarray(2 * left @ half)
+
+
+def half_of(rapidity: Array) -> Array:
+    """τ_i of t_i: t (1 + (1 + t't)^½)^-1."""
+    values, vectors = np.linalg.eigh(rapidity.transpose(0, 2, 1) @ rapidity)
+    grown = 1 / (1 + np.sqrt(1 + np.maximum(values, 0.0)))
+    return np.asarray(rapidity @ ((vectors * grown[:, None, :]) @ vectors.transpose(0, 2, 1)))
+
+
+def lifted_sum(informations: Array, small: Array) -> Array:
+    """Σ_i N_i ⊗ S_i for S_i of shape (a, b): (L a, L b), x's coordinate slowest."""
+    count, length = informations.shape[:2]
+    a, b = small.shape[1:]
+    total = informations.reshape(count, -1).T @ small.reshape(count, -1)
+    return np.asarray(
+        total.reshape(length, length, a, b).transpose(0, 2, 1, 3).reshape(length * a, length * b)
+    )
+
+
+def public_columns(public: Array, count: int) -> Array:
+    """(L m k, k): column b has u_a where W has w_ab."""
+    rows, length = public.shape
+    columns = np.zeros((length, rows, count, count))
+    for b in range(count):
+        columns[:, :, b, b] = public.T
+    return columns.reshape(-1, count)
+
+
+def private_vectors(form: LiftedForm, asked: tuple[int, ...]) -> Array:
+    """g_j as vectors on R^L ⊗ R^r, one a row."""
+    rows = [form.private[j] for j in asked]
+    found = np.zeros((len(rows), form.size, sum(map(len, rows))))
+    start = 0
+    for place, each in enumerate(rows):
+        found[place, :, start : start + len(each)] = each.T
+        start += len(each)
+    return found.reshape(len(rows), -1)
+
+
+def in_proportion(private: Array, proportions: Array) -> Array:
+    """An orthonormal basis, (n, n - J + 1), of the v whose g_j'v are in these proportions."""
+    unit = private / proportions[:, None]
+    unequal = np.vstack([unit[1:] - unit[0], np.zeros((1, unit.shape[1]))])
+    return np.asarray(np.linalg.svd(unequal)[2][len(private) - 1 :].T)
+
+
+class RapidityTheorem(Inequality):
+    """The theorem with its rapidities put in: what is left is one inequality in β and the c_j."""
+
+    def __init__(self, form: LiftedForm, asked: tuple[int, ...], given: Rapidities) -> None:
+        self.form, self.asked = form, asked
+        private = private_vectors(form, asked)
+        length, rows = form.size, private.shape[1] // form.size
+        half, proportions = given.half, given.proportions
+        m = len(form.public)
+        if half.ndim != 3 or half.shape[0] != len(form.observe) or half.shape[2] != rows or half.shape[1] % m:
+            raise ValueError(f"rapidities: should have the shape ({len(form.observe)}, {m} k, {rows})")
+        if proportions.shape != (len(asked),) or not np.all((proportions > 0) & np.isfinite(proportions)):
+            raise ValueError(f"proportions: should be {len(asked)} positive numbers")
+        if not (np.all(np.isfinite(half)) and np.all(np.linalg.norm(half, 2, axis=(1, 2)) < 1)):
+            raise ValueError("rapidities: the tanh of half of each should be below 1")
+        grown, moved = rotations(half)
+        count = half.shape[1] // m
+        main = lifted_sum(form.informations, grown @ grown)
+        main += np.kron(form.information, np.eye(half.shape[1]))
+        self._basis = in_proportion(private, proportions)
+        self._private = private @ self._basis
+        cross = lifted_sum(form.informations, grown @ moved) @ self._basis
+        taken = self._basis.T @ lifted_sum(form.informations, moved.transpose(0, 2, 1) @ moved) @ self._basis
+        known = self._basis.T @ np.kron(form.information, np.eye(rows)) @ self._basis
+        columns = public_columns(form.public, count)
+        both = np.concatenate([cross, columns], axis=1)
+        best = cho_solve(cho_factor(main), both)
+        # With W = best (I; E) everything below is exact whatever ``best`` is, so its rounding costs nothing.
+        self._size = self._basis.shape[1]
+        self._fixed, self._squares, self._pairs = known - taken, best.T @ main @ best, best.T @ both
+        self._sizes = float(np.linalg.norm(known) + np.linalg.norm(taken))
+        self._amplified = form.conditioning * (length * (half.shape[1] + rows) + len(form.observe))
+
+    def at(self, loss: float, privacy: Mapping[int, float]) -> Array:
+        """A on the v in proportion, for β and c_j = 1 + p_j."""
+        return self._at(1.0 + loss, {j: 1.0 + each for j, each in privacy.items()})[0]
+
+    def _at(self, grown: float, kept: dict[int, float]) -> tuple[Array, float]:
+        """(A, the sizes of what it was added up from)."""
+        n = self._size
+        seen = self._pairs[n:, n:]
+        spare = grown * np.eye(len(seen)) - (seen + seen.T) / 2
+        answer = np.linalg.solve(spare, self._pairs[n:, :n])
+        both = np.concatenate([np.eye(n), answer])
+        crossed = (self._pairs[:, :n].T @ both) + answer.T @ (self._pairs[:, n:].T @ both)
+        spent = both.T @ self._squares @ both
+        paid = grown * answer.T @ answer
+        hidden = sum(np.outer(g, g) / kept[j] for g, j in zip(self._private, self.asked, strict=True))
+        matrix = self._fixed + crossed + crossed.T - spent - paid - hidden
+        # Products with E are as large as E makes them, whatever cancels.
+        large = (1 + float(np.linalg.norm(answer))) ** 2
+        sizes = self._sizes + large * float(
+            np.linalg.norm(self._squares) + 2 * np.linalg.norm(self._pairs) + grown
+        )
+        return np.asarray((matrix + matrix.T) / 2), sizes + float(np.linalg.norm(hidden))
+
+    def _surplus(self, grown: float, kept: dict[int, float]) -> float:
+        seen = self._pairs[self._size :, self._size :]
+        if not float(np.linalg.eigvalsh((seen + seen.T) / 2)[-1]) < grown:
+            return -np.inf
+        matrix, sizes = self._at(grown, kept)
+        return float(np.linalg.eigvalsh(matrix)[0] - 16 * _EPS * self._amplified * sizes)
+
+    def hidden(self, loss: float, privacy: Mapping[int, float], count: int) -> list[Array]:
+        """As :meth:`Inequality.hidden`."""
+        _, vectors = np.linalg.eigh(self.at(loss, privacy))
+        found = (self._basis @ vectors[:, :count]).T.reshape(min(count, self._size), self.form.size, -1)
+        return [np.asarray(np.linalg.svd(each)[0][:, 0]) for each in found]
