@@ -22,7 +22,7 @@ from veilnet._core.types import Array
 from veilnet.designs.lower_bound import proving
 from veilnet.designs.lower_bound.lifted_program import lifted_program
 from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_loss, prove_most_privacy
-from veilnet.designs.lower_bound.rapidities import Ascent
+from veilnet.designs.lower_bound.rapidities import RapidityAscent
 from veilnet.designs.lower_bound.semidefinite import solve_semidefinite
 from veilnet.designs.proved import proved_plan
 from veilnet.io._sealed import digest, seal
@@ -311,7 +311,7 @@ def test_the_ascent_has_the_derivative_it_says() -> None:
         private_rows=(2, 1),
     )
     form, rng = lifted_form(network), np.random.default_rng(4)
-    ascent = Ascent(form, (0, 1), np.array([1.0, 0.7]), 2)
+    ascent = RapidityAscent(form, (0, 1), np.array([1.0, 0.7]), 2)
     t, moved = 0.4 * rng.standard_normal((2, *ascent.shape()))
     weight = rng.standard_normal((ascent.size, ascent.size))
     weight, kept = weight + weight.T, np.array([3.0, 5.0])

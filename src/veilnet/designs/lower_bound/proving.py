@@ -13,7 +13,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.joint.lbfgs import Curvature
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
-from veilnet.designs.lower_bound.rapidities import Ascent, FirstOrder, begin, centred, raised
+from veilnet.designs.lower_bound.rapidities import FirstOrder, RapidityAscent, begin, centred, raised
 from veilnet.designs.lower_bound.semidefinite import (
     entries_of,
     interior_point_available,
@@ -218,7 +218,7 @@ def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, r
         loss, privacy = best.question.aim(1 / fraction - 1)
         return loss, np.array([1 + privacy[j] for j in first.asked])
 
-    ascent = Ascent(best.form, first.asked, first.proportions, policies)
+    ascent = RapidityAscent(best.form, first.asked, first.proportions, policies)
     t = begin(ascent, first.rapidity, policies)
     centre, found = SETTINGS.first_fraction, False
     for centre in (SETTINGS.first_fraction, SETTINGS.worst_fraction):

@@ -112,7 +112,7 @@ def _aligning(informations: Array, public: Array, private: Array) -> Array:
     return found
 
 
-class Parts(NamedTuple):
+class FormAtT(NamedTuple):
     """What t alone decides of A = fixed + heard'((1 + β) - seen)^-1 heard - Σ_j g_j g_j'/c_j.
 
     best:   M^-1 [B, U].
@@ -128,7 +128,7 @@ class Parts(NamedTuple):
     grown: Array
 
 
-class Ascent:
+class RapidityAscent:
     """A as a function of t, with its derivative; k policies."""
 
     def __init__(self, form: LiftedForm, asked: tuple[int, ...], proportions: Array, policies: int) -> None:
@@ -147,7 +147,7 @@ class Ascent:
         """Of t."""
         return len(self._informations), self._queues, self._rows
 
-    def parts(self, t: Array) -> Parts:
+    def parts(self, t: Array) -> FormAtT:
         """All of A that does not depend on β and c."""
         values, vectors = np.linalg.eigh(t.transpose(0, 2, 1) @ t)
         roots = np.sqrt(1 + np.maximum(values, 0.0))
@@ -159,15 +159,15 @@ class Ascent:
         n = self.size
         fixed = self._known - taken + cross.T @ best[:, :n]
         seen, heard = self._columns.T @ best[:, n:], self._columns.T @ best[:, :n]
-        return Parts(*map(np.asarray, (fixed, seen, heard, best, vectors, roots, grown)))
+        return FormAtT(*map(np.asarray, (fixed, seen, heard, best, vectors, roots, grown)))
 
-    def at(self, parts: Parts, loss: float, kept: Array) -> tuple[Array, Array]:
+    def at(self, parts: FormAtT, loss: float, kept: Array) -> tuple[Array, Array]:
         """(A, E) for β and c."""
         answer = np.linalg.solve((1 + loss) * np.eye(len(parts.seen)) - parts.seen, parts.heard)
         matrix = parts.fixed + parts.heard.T @ answer - (self._private.T / kept) @ self._private
         return np.asarray((matrix + matrix.T) / 2), np.asarray(answer)
 
-    def pulled(self, weight: Array, t: Array, parts: Parts, answer: Array) -> Array:
+    def pulled(self, weight: Array, t: Array, parts: FormAtT, answer: Array) -> Array:
         """The derivative of <weight, A> in t: that of the form with F and E held, since they are the best."""
         best, vectors, roots = parts.best, parts.vectors, parts.roots
         moved = best[:, : self.size] + best[:, self.size :] @ answer
@@ -191,7 +191,7 @@ class Ascent:
         return Rapidities(half_of(t), self.proportions)
 
 
-def begin(ascent: Ascent, closed: Array, policies: int, seed: int = 0) -> Array:
+def begin(ascent: RapidityAscent, closed: Array, policies: int, seed: int = 0) -> Array:
     """The closed form as the first policy, and a little of everything for the others: zero is a saddle."""
     count, m, r = closed.shape
     rng = np.random.default_rng(seed)
@@ -201,7 +201,7 @@ def begin(ascent: Ascent, closed: Array, policies: int, seed: int = 0) -> Array:
 
 
 def raised(
-    ascent: Ascent, t: Array, loss: float, kept: Array, enough: Callable[[], bool]
+    ascent: RapidityAscent, t: Array, loss: float, kept: Array, enough: Callable[[], bool]
 ) -> tuple[Array, bool]:
     """t with A ≻ 0 at β = loss, by raising a softened least eigenvalue; whether that was reached."""
     shape, lowest = t.shape, np.inf
@@ -233,7 +233,7 @@ def raised(
     return flat.reshape(shape), lowest > 0
 
 
-def centred(ascent: Ascent, t: Array, loss: float, kept: Array, curvature: Curvature) -> Array:
+def centred(ascent: RapidityAscent, t: Array, loss: float, kept: Array, curvature: Curvature) -> Array:
     """t after some steps towards the least -log det A at β = loss."""
     shape = t.shape
 
