@@ -59,7 +59,9 @@ BENCHMARKS = {
         ("--networks", "3", "--starts", "8", "--grid", "5"),
     ),
     "gap": Benchmark(
-        "gap.py", "trade-offs with what is proved to be the least loss", ("--small", "3", "--paper", "0")
+        "gap.py",
+        "trade-offs with what is proved to be the least loss",
+        ("--small", "4", "--paper", "1", "--structured", "4", "--no-program"),
     ),
     "streams": Benchmark("streams.py", "sanitize and fuse with bare products"),
     "filters": Benchmark("filters.py", "agents with a memory and the centre's filter with bare filters"),
