@@ -1,8 +1,8 @@
 """A parameter with few values: how well do messages tell them apart?
 
 A mean square error says little about somebody being there or not: with presence in a fifth of the rows, an error that
-is 4 % below guessing can mean that seven of ten pairs of moments are told apart. Three measures are taken instead, on
-the probabilities an attacker gives to each value:
+is 4 % below guessing can mean that seven of ten pairs of moments are distinguished. Three measures are taken instead,
+on the probabilities an attacker gives to each value:
 
 * *AUC*: of two moments of the same stretch of time, one with the value and one without, how often the one with it
   gets the higher probability; the mean over values. 0.5 is guessing. Comparing within a stretch leaves out slow

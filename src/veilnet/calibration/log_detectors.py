@@ -1,9 +1,9 @@
-"""How surely the values of a private parameter are told apart in the log of a fit: by the model, and by learning.
+"""How surely the values of a private parameter are distinguished in the log of a fit: by the model, and by learning.
 
 The model's own detector is the best linear estimate of g from the readings of a row, fitted to other stretches of
 time than it is judged on. The learned ones are given the same rows, and mean, slope and spread of the rows before.
 Both see raw readings. What a plan without loss would have sent of the log is shown to the learned ones, too: nothing
-else is known of plans to come. Which of them sees most is told by the same rows, so its interval counts all.
+else is known of plans to come. Which of them sees most is decided on the same rows, so its interval counts all.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _classed(network: Network, rows: Rows) -> dict[str, Classes]:
 
 @dataclass(frozen=True, eq=False)
 class _Log:
-    """Rows whose values are to be told apart."""
+    """Rows whose values are to be distinguished."""
 
     rows: Rows
     classes: Classes

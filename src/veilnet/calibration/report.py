@@ -192,7 +192,7 @@ class CalibrationReport:
 
     @property
     def _two_valued(self) -> set[str]:
-        """The parameters of which an error says little: plans tell how surely the two values are told apart."""
+        """The parameters of which an error says little: plans tell how surely the two values are distinguished."""
         return {each.name for each in self.parameters if each.values == 2}
 
 

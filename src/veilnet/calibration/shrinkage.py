@@ -32,7 +32,7 @@ from veilnet._core.types import Array, Integers
 
 _FOLDS = 5
 _WEIGHTS = np.concatenate([[0.0], np.geomspace(1e-8, 1.0, 65)])
-_MOST_PERSISTENT = 0.999  # lag-1 correlations are not told from 1 with fewer than a thousand rows
+_MOST_PERSISTENT = 0.999  # lag-1 correlations are not distinguished from 1 with fewer than a thousand rows
 
 
 def shrunk_covariance(

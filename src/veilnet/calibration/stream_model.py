@@ -13,8 +13,8 @@ P1 = E (x_{t+1} - m)(x_t - m)' from neighbouring rows,
 
 A and P0 go together (P0 = A P0 A' + Q) when M is a contraction. Sample moments of one unbroken series see to that
 themselves (Yule and Walker); with gaps, or with a series that wanders, singular values of M may reach 1 and are cut
-to 1 - 1 / (pairs of neighbours + 1): more persistence than that cannot be told from so few. So A is always stable,
-and rows taken one by one are described by the same prior as without dynamics.
+to 1 - 1 / (pairs of neighbours + 1): more persistence than that cannot be estimated from so few. So A is always
+stable, and rows taken one by one are described by the same prior as without dynamics.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _kept_to_one(column: NDArray[Any], blocks: list[Integers]) -> bool:
 def stretches_of(count: int, apart: int, classes: Integers | None = None) -> list[Stretch]:
     """Four stretches of ``count`` rows, each at least ``apart`` rows away from those that are learned from for it.
 
-    classes: (count,) which value each row has, where values are to be told apart.
+    classes: (count,) which value each row has, where values are to be distinguished.
     """
     apart = max(apart, count // 100)
     found = []

@@ -25,7 +25,7 @@ _FIRST_DATE = 1e8  # seconds of 1970 above which numbers are shown as dates (Mar
 
 @dataclass(frozen=True)
 class TimeReport:
-    """What a column of times told about the rows.
+    """What a column of times says of the rows.
 
     column:       its name in the table.
     first, last:  seconds of the first and the last row in order of time.
@@ -37,7 +37,7 @@ class TimeReport:
     duplicates:   rows left out, since an earlier line has the same time.
     differing:    how many of these differ from the row they repeat.
     in_step:      the part of the rows that come a few whole steps after the one before, give or take a tenth.
-    stated:       the step as a plan states it, with when rows are read where that is told; None where there is none.
+    stated:       the step as a plan states it, with when rows are read where that is known; None where there is none.
     """
 
     column: str

@@ -31,8 +31,8 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.messages import CentreModel
 
 _FARTHEST = 1e140  # what is farther off cannot be squared
-_MANY = 1e6  # deviations that are told by their order
-_CERTAIN = -700.0  # logarithms of chances below are all told as this
+_MANY = 1e6  # deviations that are shown by their order
+_CERTAIN = -700.0  # logarithms of chances below all count as this
 
 
 @dataclass(frozen=True)

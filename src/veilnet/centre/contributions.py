@@ -9,7 +9,7 @@ between agents, F mixes their numbers; the share is then the agent's part of w' 
 of the messages), which adds up just the same, and is negative where its numbers serve to cancel the noise of others.
 Shares of a parameter of several rows are those of the sum over its rows.
 
-A stream has no such sum: there it is told how far the error grows when one agent keeps silent.
+A stream has no such sum: there it is shown how far the error grows when one agent keeps silent.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Drift:
         """What is found to have changed, now that these rows have come.
 
         messages: as :meth:`veilnet.Fusion.estimate` takes them, many rows or one.
-        rows:     their numbers or times, to be told where something changed; counted if left out.
+        rows:     their numbers or times, to say where something changed; counted if left out.
         contradictions: those of the estimate, where the fusion has a gate: they count as not sent, and are counted.
         """
         stacked = self.fusion.stacked(messages)

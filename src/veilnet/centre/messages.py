@@ -9,7 +9,7 @@ with correlations between the e_i of different agents where the readings' noise 
 parameters that are estimated along with x, :mod:`veilnet.model.common`). x is counted from
 the prior mean, in coordinates where the raw readings and the prior together have the identity as information:
 singular values of the observed rows then say how sharply each direction is known, and what is too small to be
-told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
+distinguished from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class View:
     def through(
         cls, public: Array, directions: Array, sharpness: Array, least: float, back: Callable[[Array], Array]
     ) -> View:
-        """What is told of public rows where some directions of x are known.
+        """What is known of public rows where some directions of x are known.
 
         directions: orthonormal rows, (known, L), each known as sharply as ``sharpness`` says, (known,).
         least:      the sharpness below which directions count as unknown.

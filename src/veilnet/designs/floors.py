@@ -52,7 +52,7 @@ def keeping_what_is_free(verdict: Verdict, asked: Asked) -> Asked:
 
 
 def floors_of(free: Mapping[str, float], spared: frozenset[str]) -> dict[str, float]:
-    """The privacy that a paid plan keeps of each parameter that is not spared; inf where nothing is told of it.
+    """The privacy that a paid plan keeps of each parameter that is not spared; inf where nothing is revealed of it.
 
     free: the privacies without loss, as they were confirmed.
     """
@@ -109,7 +109,7 @@ class FlooredCurve:
 
 
 def row_curve(form: StandardForm, weights: Array, floors: Array, options: SearchOptions) -> FlooredCurve:
-    """The curve with floors of a network whose rows are told one by one."""
+    """The curve with floors of a network whose rows are sent one by one."""
 
     def kept() -> Curve:
         hidden = at_limit(form, floors)
@@ -157,7 +157,7 @@ def at_limit(form: StandardForm, floors: Array) -> Booleans:
 
 
 def hiding_faces(form: StandardForm, hidden: Booleans, seed: int) -> list[Array]:
-    """What every agent may send where nothing is to be told of parameters of which free plans tell nothing."""
+    """What every agent may send where nothing is to be revealed of parameters of which free plans reveal nothing."""
     objective = JointObjective(form)
     unbounded = hidden & np.isinf(objective.privacy(objective.silent))
     faces: list[Array] | None = None

@@ -120,7 +120,7 @@ class Tradeoff(ABC):
 
 
 class RowTradeoff(Tradeoff):
-    """The trade-offs of a network whose rows are told one by one."""
+    """The trade-offs of a network whose rows are sent one by one."""
 
     @cached_property
     def form(self) -> StandardForm:

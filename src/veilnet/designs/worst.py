@@ -129,7 +129,7 @@ def worst_direction_plan(verdict: Verdict, asked: Asked, options: SearchOptions)
             if np.any(JointObjective(form).privacy(found.shrink) < kept):
                 found = _with_floors(form, asked, directions, kept, options)
             yield tradeoff.answer(found.shrink, search_details(found))
-        # Nothing told of a parameter leaves every direction of it at its limit.
+        # Nothing revealed of a parameter leaves every direction of it at its limit.
         about = np.array([name in asked.numbered or asked.floors.get(name, 0.0) > 0 for name in targets])
         nothing = telling_nothing(form, about, options.seed)[0].shrink
         yield tradeoff.answer(nothing, {"tells_nothing_of": [*worst, *asked.seen]})

@@ -29,7 +29,7 @@ ComplexArray = NDArray[Any]
 _FEWEST, _MOST = 48, 48 << 9  # frequencies; other ones than those of the bounds
 _AT_ONCE = 512
 _NUMBERS_AT_ONCE = 1 << 18  # of some agents at some frequencies: a few megabytes
-_MOST_KEPT = 1 << 22  # numbers of what is told at all frequencies: 64 megabytes
+_MOST_KEPT = 1 << 22  # numbers of the information at all frequencies: 64 megabytes
 _AGREES = 1e-8  # of what was claimed: a hundredth of what a certificate allows
 # An error without bound grows like the number of frequencies, by more than so many times when that is doubled.
 _STILL_GROWING = 1.5

@@ -118,7 +118,7 @@ def determines_readings(transition: Array, gain: Array, from_memory: Array, from
 
     With D = C_y + C_s K of full column rank, y_t = D^+ (z_t - C_s F s_{t-1}): one who has s wrong is wrong by
     (F - K D^+ C_s F) times as much a row later, and sees it in what z_t - C_s F s_{t-1} has outside the range of D.
-    The readings are told iff that error dies away or is seen.
+    The readings are determined iff that error dies away or is seen.
     """
     direct = from_reading + from_memory @ gain
     left, singular, _ = np.linalg.svd(direct)

@@ -167,7 +167,7 @@ class JointCurve(Levels):
         return default_starts(self.form) if self._starts is None else self._starts
 
     def _closed_forms(self) -> list[Finished]:
-        """Plans that serve at every level: nothing told of what is asked about, or directions hidden altogether."""
+        """Plans that serve at every level: nothing revealed of what is asked, or directions hidden altogether."""
         asked = self.asked
         silent = self.objective.privacy(self.objective.silent)
         unbounded = asked & np.isinf(silent)

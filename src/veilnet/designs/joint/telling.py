@@ -24,7 +24,7 @@ class SearchOptions:
 
     starts:   how many; None for as many as suit the size.
     seed:     what they are drawn from.
-    progress: told what is being done.
+    progress: called with what is being done.
     expected: whether a search was asked for by name: then it is said where a closed form answers instead.
     """
 

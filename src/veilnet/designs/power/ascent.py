@@ -34,7 +34,7 @@ _MEMORY = 20
 _ASCENT = 1e-4  # the part of the slope that a step has to keep
 _EVIDENCE = 0.1  # of the gap wanted: what E may still gain before it is worth a pass to bound it
 _ROUNDING = 1e-15
-_TOLD = 0.1  # by what part rounding may change a bound that is still told
+_STATED = 0.1  # by what part rounding may change a bound that is still stated
 
 
 class PowerCrowd:
@@ -143,7 +143,7 @@ class AscentSearch:
             self._bound(best)
         # Rounding of sums is a part of the largest eigenvalue of J̃, which is 1, and privacy one of the least.
         rounding = 64 * EPS / float(best.spectrum[0][0])
-        upper = max(self._upper, best.privacy) * (1 + rounding) if rounding < _TOLD else float("inf")
+        upper = max(self._upper, best.privacy) * (1 + rounding) if rounding < _STATED else float("inf")
         return Ascent(best.estimate, best.privacy, upper, self._passes, interrupted)
 
     def _reach(self, estimate: Array) -> Reached:

@@ -1,7 +1,7 @@
 """Where agents may add noise for free: what readings outside their shares tell of x, and what noise costs there.
 
 With R_i = L_i L_i', agent i's readings of unit noise are L_i^-1 y_i. Orthonormal columns Q_i, orthogonal to its
-share, are the directions in which noise costs no utility: A_i = Q_i'L_i^-1 H_i is what is told of x there. Noise of
+share, are the directions in which noise costs no utility: A_i = Q_i'L_i^-1 H_i is what they reveal of x. Noise of
 covariance K_i X_i K_i' in them has, in raw readings, the power δ_i tr X_i when K_i = √δ_i T_i^-1, with T_i the
 triangle of L_i Q_i.
 """

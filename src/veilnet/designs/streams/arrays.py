@@ -84,7 +84,7 @@ def _sanitizer(
     sent = values > _BLUR
     exact = (values[sent] > 1 - _BLUR) & (finest == 0.0)
     variance = np.where(exact, 0.0, 1.0 / values[sent] - 1.0 + finest)
-    # Knowledge is white: what a row has of the memory is told by how much of it the memory makes up.
+    # Knowledge is white: what a row has of the memory is how much of it the memory makes up.
     rows = (vectors[:, sent].T @ frame) / np.sqrt(np.where(exact, 1.0, variance))[:, None]
     order = np.argsort(~exact, kind="stable")
     mine = network.blocks.rows(place)

@@ -160,7 +160,7 @@ def _white_frame(covariance: Array, order: int, share: Array) -> tuple[Array, in
     """Uncorrelated combinations of (s, y) of unit variance: those of y alone, what the share adds, what s adds.
 
     The share is kept to the last digit, so that it can be sent exactly; what else the memory knows only where it is
-    well told apart from that.
+    well distinguished from that.
     """
     size = len(covariance)
     frame = np.zeros((0, size))

@@ -116,7 +116,7 @@ class StreamTradeoff(Tradeoff):
             )
 
     def _telling_nothing_of(self, names: list[str], *, sharing: bool = False) -> JointState:
-        """What agents may use where nothing is to be told of some parameters."""
+        """What agents may use where nothing is to be revealed of some parameters."""
         private = list(self.verdict.network.private)
         about = np.vstack([self.knowledge.private[private.index(name)] for name in names])
         return restricted(self.knowledge, telling_nothing_of(self.knowledge, about), sharing=sharing)
