@@ -199,3 +199,19 @@ def test_changes_are_seen_alike(name: str, change: Any, monkeypatch: pytest.Monk
     asked = vn.design(network, privacy={"g": vn.Mu(stacked.longest.mu * 1.01)})  # free, and rechecked
     finding = next(each for each in asked.certificate.findings if each.what == "change of g")
     assert finding.found == pytest.approx(stacked.longest.mu, rel=1e-6)
+
+
+def test_a_change_that_lasts_is_seen_as_well_beside_what_wanders_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of x1, which nobody sends, are counted from spectra as from covariances."""
+    secret = vn.Secret(np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.4, 0.1]), lasts="5s")
+    network = vn.Network(
+        observe={"a": np.eye(2), "b": np.eye(2)}, noise=1.0, public={"u": [[0.0, 1.0]]}, private={"g": secret},
+        dynamics=vn.Dynamics([[1.0, 0.1], [0.0, 0.5]], [[1.0, 0.7], [0.7, 1.0]]), step="1s",
+    )  # fmt: skip
+    sends = vn.Sanitizer(np.array([[0.0, 1.0]]), np.array([[0.5]]))
+    one_state = vn.detectability(network, {"a": sends, "b": sends})["g"]
+    as_stacks(monkeypatch)
+    by_sums = vn.detectability(network, {"a": sends, "b": sends})["g"]
+    assert one_state.longest.mu > 0.1
+    assert by_sums.longest.mu == pytest.approx(one_state.longest.mu, rel=1e-8)
+    assert by_sums.mu == pytest.approx(one_state.mu, rel=1e-8)
