@@ -80,15 +80,16 @@ def planted(rows: int) -> None:
             linear = f"{1 - vn.crlb(network, vn.design(network, privacy=wanted))[0, 0]:.3f}"
         except vn.Infeasible as no:
             linear = str(no)[:60]
+        score = "–"
         try:
             plan = vn.learn_symbols(table, agents, "u", ["g"], guessed={"g": error})
-            promise = plan.certificate["g"]
+            promise, score = plan.certificate["g"], f"{plan.score:.3f}"
             sizes = [agent.symbols for agent in plan.agents.values()]
-            said = f"{plan.score:.3f} with {sizes} symbols, certified {promise.error:.3f}"
-            print(f"figure planted_{round(10 * error)}: {plan.score:.3f}")
-            print(f"figure linear_{round(10 * error)}: {linear}")
+            said = f"{score} with {sizes} symbols, certified {promise.error:.3f}"
         except vn.Infeasible as no:
-            said = str(no)[:110]
+            said = str(no)
+        print(f"figure planted_{round(10 * error)}: {score}")
+        print(f"figure linear_{round(10 * error)}: {linear}")
         print(f"  error of g at least {error}: R² of u: linear {linear}, symbols {said}", flush=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 import veilnet as vn
 from helpers.symbol_table import AGENTS, fast_table, symbol_table, write_symbol_table
 from veilnet.cli import run
+from veilnet.cli.fit import _named
 from veilnet.io._sealed import seal
 
 FIT = [
@@ -38,6 +39,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(["fit", str(made / "log.csv"), *FIT, "--out", str(made / "plan")]) == 0
     )  # no symbol is sent by chance
     return made
+
+
+def test_a_star_stands_for_columns() -> None:
+    known = ["torso_x", "torso_y", "arm_x", "arm_*"]
+    assert _named(["torso=torso_*", "arm=arm_x,arm_*"], known) == {
+        "torso": ["torso_x", "torso_y"],
+        "arm": ["arm_x", "arm_*"],
+    }
+    assert _named(["leg=leg_*"], known) == {"leg": ["leg_*"]}, (
+        "what is not there is named by the error to come"
+    )
 
 
 def test_fit_says_what_it_made(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,6 +126,24 @@ def test_the_command_writes_it_with_the_audit(plan: vn.SymbolPlan, tmp_path: Pat
         report_of(plan, audit={"rows": []})
 
 
+def test_attackers_of_numbers_and_another_law_stand_in_the_report(
+    of_numbers: vn.SymbolPlan, tmp_path: Path, capsys
+) -> None:
+    of_numbers.save(tmp_path / "plan")
+    later = symbol_table(600, seed=5)
+    write_symbol_table(tmp_path / "later.csv", later | {"c": 0.2 * later["c"]})
+    capsys.readouterr()
+    asked = ["audit", str(tmp_path / "plan"), "--data", str(tmp_path / "later.csv"), "--json"]
+    assert run(asked) == 1
+    audit = json.loads(capsys.readouterr().out)
+    assert audit["drift"]["changed"] == ["at<tic"]
+    page = read_page(report_of(of_numbers, audit=audit).html)
+    errors = [row[3] for row in page.by_id("audit").one("table").cells() if row[0] == "weight"]
+    assert len(errors) == 6
+    assert all(float(each[1:]) > 0 for each in errors)
+    assert "VOID: on the audit's rows at<tic sent by another law" in page.by_id("service").text
+
+
 def test_check_says_how_much_of_the_promise_is_doubt(plan: vn.SymbolPlan, tmp_path: Path, capsys) -> None:
     """Rows that are independent: the bound of silence is Clopper and Pearson's, from SciPy's own interval."""
     from scipy.stats import binomtest

@@ -256,10 +256,13 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
             "--data: attackers on symbols learn from a table; give one the plan did not learn from"
         )
     plan = SymbolPlan.load(folder)
-    found = attack(plan, data, seed=seed)
-    ok = all(each.ok is not False for each in found)  # some one-row attack was tried, or attack() had refused
+    found, drift = attack(plan, data, seed=seed), plan.drift(plan.send(data))
+    holds = all(
+        each.ok is not False for each in found
+    )  # some one-row attack was tried, or attack() had refused
+    ok = holds and not drift.changed
     if json:
-        print_json({"ok": ok, "attacks": found})
+        print_json({"ok": ok, "attacks": found, "drift": drift})
         return 0 if ok else 1
     tell(plan)
     shown = [
@@ -275,11 +278,9 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
     ]
     console.print(table(["private", "rows", "attacker", "reaches", "promised", "holds"], shown))
     tell("Of several rows of one value nothing is promised: the lines show how evidence adds up.")
-    tell(
-        "No attacker breaks the certificate."
-        if ok
-        else "NOT as promised: an attacker breaks the certificate."
-    )
+    tell(drift)
+    broken = "NOT as promised: an attacker breaks the certificate."
+    tell("No attacker breaks the certificate." if holds else broken)
     return 0 if ok else 1
 
 

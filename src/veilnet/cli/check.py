@@ -114,7 +114,7 @@ def _check_symbols(folder: Path, *, json: bool) -> None:
         more = replace(sample, rows=4 * sample.rows, blocks=4 * sample.blocks)
         found[name] = {
             "guessing": each.chance,
-            "silence": highest_mean(sample.rows * each.chance, sample, level),
+            "silence": each.expected(each.chance),
             "counted": each.counted,
             "promised": each.guessed,
             "with_four_times_the_rows": highest_mean(more.rows * each.counted, more, level),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,11 @@ _BLOCKS = option(
     "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
 )
 
-_AGENT = option("--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.", required=True)
+_AGENT = option(
+    "--agent",
+    "What an agent reads: kitchen=T1,RH_1, or torso=torso_* for all that begin so. Once per agent.",
+    required=True,
+)
 _PUBLIC = option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True)
 
 
@@ -247,5 +252,10 @@ def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]
 
 
 def _split(text: str, known: Sequence[str]) -> list[str]:
-    """Column names between commas; a name that itself has commas may stand alone."""
-    return [text] if text in known else [name.strip() for name in text.split(",") if name.strip()]
+    """Column names between commas, ``torso_*`` all that begin so; a name that itself has commas may stand alone."""
+    if text in known:
+        return [text]
+    given = [name.strip() for name in text.split(",") if name.strip()]
+    return [
+        column for name in given for column in (name not in known and fnmatch.filter(known, name)) or [name]
+    ]

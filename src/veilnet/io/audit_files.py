@@ -42,11 +42,12 @@ def _with_figures(row: dict[str, Any]) -> dict[str, Any]:
 
 def _is_attack(row: Any) -> bool:
     """Whether a row of an audit of symbols has what each has."""
-    words, figures = ("private", "attacker"), ("rows", "right", "promised")
+    words, figures = ("private", "attacker"), ("rows", "right", "error", "promised", "ok")
     return (
         isinstance(row, dict)
         and all(isinstance(row.get(name), str) for name in words)
-        and all(row.get(name) is None or isinstance(row[name], int | float) for name in figures)
+        and all(name in row and isinstance(row[name], int | float | None) for name in figures)
+        and (row["right"] is None) != (row["error"] is None)
     )
 
 

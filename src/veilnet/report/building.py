@@ -96,7 +96,7 @@ def _report_of_symbols(plan: SymbolPlan, audit: object) -> Report:
     plan.confirm()
     attacked = ("look", "Not attacked")
     if found is not None:
-        holds = bool(found.get("ok"))
+        holds = all(each["ok"] is not False for each in found["attacks"])
         attacked = ("good", "✓ No attacker above the promise") if holds else ("bad", "✗ An attacker above it")
     facts = [("good", "✓ Every promise recomputed and confirmed"), attacked]
     return _assembled(

@@ -252,13 +252,16 @@ def attacks_section(audit: Mapping[str, Any] | None) -> Html:
         )
     rows = [
         (
-            shown(str(each["private"])), shown(str(each["attacker"])), str(each["rows"]), three_digits(each["right"]),
+            shown(str(each["private"])),
+            shown(str(each["attacker"])),
+            str(each["rows"]),
+            three_digits(each["right"]) if each["error"] is None else f"±{three_digits(each['error'])}",
             "–" if each["promised"] is None else three_digits(each["promised"]),
-            "–" if each["ok"] is None else "yes" if each["ok"] else "NO",
+            {True: "yes", False: "NO"}.get(each["ok"], "–"),
         )
         for each in audit["attacks"]
-    ]  # fmt: skip
-    columns = ("private", "attacker", "rows seen", "right", "promised at most", "holds")
+    ]
+    columns = ("private", "attacker", "rows seen", "right, or off by", "promised", "holds")
     made = table("Attackers that learned from what agents send", columns, rows, numeric=(2, 3, 4))
     return made if len(rows) <= 20 else details(f"{len(rows)} attacks", made)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.threads import one_thread
-from veilnet._core.types import AnyArray, Array, Integers
+from veilnet._core.types import AnyArray, Array, Booleans, Integers
 from veilnet.symbols.certificate import SymbolCertificate, whole_from_one
 from veilnet.symbols.deviation import Tally, is_refuted
 from veilnet.symbols.log import read_quantity
@@ -50,18 +51,22 @@ class Attacked:
 
 
 def attack(
-    plan: SymbolPlan, table: Any, *, windows: Sequence[int] = (1, 5, 20), seed: int = 0
+    plan: SymbolPlan, table: Any, *, windows: Sequence[int] = (1, 5, 20), stretch: int = 20, seed: int = 0
 ) -> tuple[Attacked, ...]:
-    """Let six attackers learn what is private from what agents send of a table, and try them on its other half.
+    """Let six attackers learn what is private from what agents send of half of a table, and try them on the rest.
 
     table:   with the readings and the private columns, of rows that the plan did not learn from.
     windows: how many rows of one value an attacker sees at a time, each a whole number; of a private number one row.
              Windows of which the table has too few to learn from are left out, but not those of one row: there it is
              refused.
+    stretch: so many rows are learned from, as many after them are tried, and so on in turn: logs are often in order
+             of their values.
     seed:    of what attackers draw.
     """
-    if not whole_from_one(windows):
-        raise InvalidRequest(f"windows: expected whole numbers of rows from 1 on, found {windows!r}")
+    if not whole_from_one(windows) or not whole_from_one([stretch]):
+        raise InvalidRequest(
+            f"windows, stretch: expected whole numbers of rows from 1 on, found {windows!r}, {stretch!r}"
+        )
     sent = np.stack(list(plan.send(table).values()), axis=1) + 1
     found: list[Attacked] = []
     level = _FALSE_ALARM / (_MANY * len(plan.certificate))
@@ -70,9 +75,10 @@ def attack(
         values = values[windows_of(len(values), plan.window)[:, -1]]
         for rows in windows if promise.classes else sorted({1} & set(windows)):
             features, targets = _windows(sent, values, int(rows)) if promise.classes else (_hot(sent), values)
-            if _can_learn(targets, promise.name, int(rows)):
+            learned = np.arange(len(targets)) // max(1, stretch // int(rows)) % 2 == 0
+            if _can_learn(targets, learned, promise.name, int(rows)):
                 found += [
-                    _tried(name, attacker, features, targets, promise, int(rows), level)
+                    _tried(name, attacker, features, targets, learned, promise, int(rows), level)
                     for name, attacker in _attackers(seed, bool(promise.classes))
                 ]
     if not found:
@@ -82,16 +88,16 @@ def attack(
     return tuple(found)
 
 
-def _can_learn(targets: AnyArray, name: str, rows: int) -> bool:
+def _can_learn(targets: AnyArray, learned: Booleans, name: str, rows: int) -> bool:
     """Whether there are enough windows to learn from; an error where windows are of one row."""
     few = len(targets) < _FEWEST
-    if not few and len(np.unique(targets[: len(targets) // 2])) > 1:
+    if not few and len(np.unique(targets[learned])) > 1:
         return True
     if rows > 1:
         return False
     raise InvalidRequest(
-        f"table: attackers need at least {_FEWEST} rows, with two values of {name} in the first half; found "
-        f"{len(targets)} rows" + ("" if few else " with one value there; mix the rows")
+        f"table: attackers need at least {_FEWEST} rows, with two values of {name} in those they learn from; found "
+        f"{len(targets)} rows" + ("" if few else " with one value there; give others")
     )
 
 
@@ -100,20 +106,21 @@ def _tried(
     attacker: Any,
     features: Array,
     targets: AnyArray,
+    learned: Booleans,
     promise: SymbolCertificate,
     rows: int,
     level: float,
 ) -> Attacked:
-    """What an attacker gets in the second half, learned from the first: neighbouring rows are alike.
+    """What an attacker gets in the rows that it did not learn from.
 
     Its loss on a row is between 0 and 1, and the certificate promises a least mean of it, which few losses refute:
     of a class 1 where it is wrong, of a number its square error in units of the interval, all clipped to that.
+    Rows depend on each other as they did where the certificate was counted: as many of them make a block.
     """
-    half = len(targets) // 2
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an attacker may stop before it converged
-        said = attacker.fit(features[:half], targets[:half]).predict(features[half:])
-    truth = targets[half:]
+        said = attacker.fit(features[learned], targets[learned]).predict(features[~learned])
+    truth = targets[~learned]
     if promise.classes:
         losses, right, error = said != truth, float(np.mean(said == truth)), None
     else:
@@ -126,7 +133,8 @@ def _tried(
     promised = ok = None
     if rows == 1:
         promised = promise.guessed if promise.classes else promise.error
-        sample = Tally(len(truth), len(truth), 1, bool(promise.classes))
+        alike = promise.sample.largest
+        sample = Tally(len(truth), math.ceil(len(truth) / alike), alike, bool(promise.classes))
         ok = not is_refuted(float(np.sum(losses)), 1 - promise.leak, sample, level)
     return Attacked(name, promise.name, rows, right, error, len(truth), promised, ok)
 
