@@ -368,20 +368,26 @@ def test_symbols_are_learned_from_a_table_and_a_plan_is_chosen(opened: Any, tmp_
     """Columns are guessed by name, several are set at once, and every point of the curve is a certified plan."""
     log = symbol_table(240)
     names = {"a": "hall_x", "b": "hall_y", "c": "attic_x", "d": "attic_y"}
-    kept = {names.get(name, name): log[name] for name in ("activity", "person", "a", "b", "c", "d")}
+    kept = {
+        names.get(name, name): log[name] for name in ("activity", "person", "session", "a", "b", "c", "d")
+    }
     write_symbol_table(tmp_path / "log.csv", kept)
     with studio_served() as address, visiting(opened, address) as visit:
         page = visit.page
         page.set_input_files("#file", tmp_path / "log.csv")
         page.wait_for_selector("#columns")
         guessed = page.eval_on_selector_all("#roles select", "each => each.map((one) => one.value)")
-        assert guessed == ["", "", "", "reading", "reading", "reading", "reading"]
+        assert guessed == ["", "", "", "", "reading", "reading", "reading", "reading"]
         agents = page.eval_on_selector_all("#roles input", "each => each.map((one) => one.value)")
-        assert agents[3:] == ["hall", "hall", "attic", "attic"]
+        assert agents[4:] == ["hall", "hall", "attic", "attic"]
         page.click("#learn")
         assert "none is public" in visit.shown("#trouble", "none is")
         page.fill("#match", "person")
         page.select_option("#match-role", "private")
+        page.click("#match-set")
+        page.fill("#match", "attic_")
+        page.select_option("#match-role", "reading")
+        page.fill("#match-agent", "loft")
         page.click("#match-set")
         page.select_option("select[aria-label='What is activity?']", "public")
         page.click("#learn")
@@ -399,6 +405,7 @@ def test_symbols_are_learned_from_a_table_and_a_plan_is_chosen(opened: Any, tmp_
         plan = vn.SymbolPlan.load(tmp_path / "plan")
         promise = plan.certificate["person"]
         assert 1 - promise.confidence == pytest.approx(0.05 / plans), "all hold together"
+        assert list(plan.agents) == ["hall", "loft"]
         assert f"{plan.score:.3g}" in visit.shown("#symbols-headline", f"{plan.score:.3g}")
         for agent in plan.agents.values():
             for meaning in agent.meanings:

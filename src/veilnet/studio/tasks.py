@@ -91,5 +91,7 @@ def fitted(tell: Tell, progress: Progress, table: RowSource, roles: dict[str, An
 
 def symbols(tell: Tell, progress: Progress, table: RowSource, roles: dict[str, Any]) -> list[SymbolPlan]:  # noqa: ARG001
     """Plans of symbols of a table to choose from; all their promises hold together."""
-    learner = SymbolLearner(table, roles["agents"], roles["public"][0], roles["private"], progress=progress)
-    return learner.every_choice()
+    known, hidden, blocks = roles["public"][0], roles["private"], roles.get("blocks")
+    return SymbolLearner(
+        table, roles["agents"], known, hidden, blocks=blocks, progress=progress
+    ).every_choice()

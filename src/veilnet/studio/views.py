@@ -82,6 +82,7 @@ def _symbols(now: Symbols) -> dict[str, Any]:
         for word in ("--agent", f"{agent.agent}={','.join(agent.names)}")
     ]
     words += [word for name in plan.certificate for word in ("--private", name)]
+    words += ["--blocks", now.roles["blocks"]] if now.roles.get("blocks") else []
     asked = [("--guessed", f"{name}={three_digits(each.promise)}") for name, each in plan.certificate.items()]
     words += [word for pair in asked for word in pair]
     return {

@@ -127,6 +127,10 @@ class Workbench:
     def fit(self, roles: Mapping[str, Any]) -> None:
         """Begin to make a network from the table."""
         table = self._table_for(roles)
+        if roles.get("blocks"):
+            raise InvalidRequest(
+                "blocks: which rows belong together is for symbols; a model has the time instead"
+            )
         self._start("fit", tasks.fitted, (table.file, dict(roles)), lambda made: self._fitted(table, made))
 
     def learn(self, roles: Mapping[str, Any]) -> None:
@@ -162,10 +166,10 @@ class Workbench:
         """The table, whose columns were given roles; an error says which is missing."""
         if self.table is None:
             raise InvalidRequest("fit: no table was opened; drop one first")
-        unknown = set(roles) - {"agents", "public", "private", "time"}
+        unknown = set(roles) - {"agents", "public", "private", "time", "blocks"}
         if unknown:
             raise InvalidRequest(
-                f"fit: expected agents, public, private and time, found {sorted(unknown)[0]!r}"
+                f"fit: expected agents, public, private, time and blocks, found {sorted(unknown)[0]!r}"
             )
         needed = {"agents": "a reading", "public": "public", "private": "private"}
         for role, words in needed.items():

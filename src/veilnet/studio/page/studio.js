@@ -4,7 +4,7 @@ import { ask as request } from "./door.js";
 
 const $ = (id) => document.getElementById(id);
 const JOBS = { fit: "Making the model", symbols: "Learning symbols", trace: "Tracing what more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
-const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"]];
+const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"], ["blocks", "which rows belong together (for symbols)"]];
 
 let shown = null; // the view on the screen
 let version = -1;
@@ -149,7 +149,7 @@ function roles() {
     const role = row.querySelector("select").value;
     if (role === "reading") (given.agents[row.querySelector("input").value.trim() || name] ??= []).push(name);
     if (role === "public" || role === "private") given[role].push(name);
-    if (role === "time") given.time = name;
+    if (role === "time" || role === "blocks") given[role] = name;
   }
   return given;
 }
@@ -499,7 +499,11 @@ $("fit").addEventListener("click", () => attempt(() => post("api/fit", roles()))
 $("learn").addEventListener("click", () => attempt(() => post("api/symbols", roles())));
 $("match-role").append(...ROLES.map(([value, words]) => new Option(words, value)));
 $("match-set").addEventListener("click", () => {
-  for (const row of $("roles").children) if (row.dataset.column.includes($("match").value)) setRole(row, $("match-role").value);
+  for (const row of $("roles").children) {
+    if (!row.dataset.column.includes($("match").value)) continue;
+    setRole(row, $("match-role").value);
+    row.querySelector("input").value = $("match-agent").value.trim() || row.querySelector("input").value;
+  }
 });
 $("audit-now").addEventListener("click", () => attempt(() => post("api/audit", { rows: rowsChosen() })));
 $("held-out").addEventListener("change", () => { if ($("held-out").files[0]) holdOut($("held-out").files[0]); $("held-out").value = ""; });
