@@ -89,6 +89,11 @@ BENCHMARKS = {
         "the bound on what symbols tell with known laws, and symbols with a linear plan where that is best",
         ("--quick",),
     ),
+    "sums": Benchmark(
+        "sums.py",
+        "sums under masks with plain messages, and with plain sums while agents drop out",
+        ("--quick",),
+    ),
     "wearables": Benchmark(
         "wearables.py",
         "symbols of body-worn units with six attackers, and with persons left out",

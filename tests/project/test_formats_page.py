@@ -82,8 +82,10 @@ def test_tables_of_networks_and_messages_are_those_of_the_code() -> None:
     assert list(rows_under("Elements of a receipt"))[1:] == list(Receipt.__struct_fields__)
     topics = Topics()
     assert set(rows_under("Topics")) == {
-        topics.messages("<agent>").replace("=3C", "<").replace("=3E", ">"),
-        topics.acks("<agent>").replace("=3C", "<").replace("=3E", ">"),
+        *(
+            each("<agent>").replace("=3C", "<").replace("=3E", ">")
+            for each in (topics.messages, topics.acks, topics.sums, topics.rounds)
+        ),
         *(topics.estimates, topics.influx, topics.status),
     }
     assert f"{MOST_BYTES:,} bytes" in PAGE

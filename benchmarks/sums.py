@@ -1,0 +1,160 @@
+"""Sums under masks: what they cost beside plain messages, and 1,000 epochs with dropouts at every point.
+
+python benchmarks/sums.py [--quick] [--only dropouts]
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from helpers.sum_groups import Epochs, Members, determined, make_terms, plain_sum, random_messages
+from veilnet.live.messages import Message, Seal
+from veilnet.sums.masks import X25519PrivateKey
+from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.terms import Terms, written_message
+from veilnet.sums.two_centres import HalfCentre, SplittingAgent, merged
+
+BITS, NUMBERS = 41, 2
+
+
+def dropouts(epochs: int, members: int = 10) -> None:
+    """Each member falls silent before each of the four rounds with a chance of 10 %."""
+    terms = make_terms(members, bits=BITS, numbers=NUMBERS)
+    group, rng = Members(terms), np.random.default_rng(0)
+    opened = wrong = few = told = 0
+    for epoch in range(1, epochs + 1):
+        messages = random_messages(terms, rng)
+        gone = {stage: [name for name in terms.members if rng.random() < 0.1] for stage in (1, 2, 3, 4)}
+        try:
+            found = group.run(epoch, messages, gone)
+        except TooFew:
+            few += 1
+            known = determined(terms, group.seen)
+            told += len(known)
+            continue
+        opened += 1
+        wrong += found.residues.tolist() != plain_sum(terms, messages, found.survivors)
+        known = determined(terms, group.seen)
+        told += len(known) != 1 or np.count_nonzero(np.abs(known[0]) > 1e-9) != len(found.survivors)
+    print(
+        f"dropouts: {epochs} epochs of {members} members, threshold {terms.threshold}, 10 % gone before each round"
+    )
+    print(f"  {opened} sums opened, {wrong} of them not the plain sum; {few} epochs with too few, and no sum")
+    print(f"  epochs in which the centre could compute anything but the one sum: {told}")
+    print(f"figure epochs: {epochs:,}\nfigure opened: {opened}\nfigure wrong: {wrong}\nfigure told: {told}")
+
+
+class _Timed:
+    """Seconds of processor time in calls of agents, each by name."""
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def __call__(self, call: Callable[..., Any], *given: Any) -> Any:
+        start = time.process_time()
+        found = call(*given)
+        self.spent += time.process_time() - start
+        return found
+
+
+def plain(terms: Terms, repeats: int) -> tuple[float, int]:
+    """(seconds, bytes) of a plain sealed message, an agent and epoch."""
+    seal, values = Seal(bytes(32)), np.zeros(terms.numbers)
+    clock = _Timed()
+    for epoch in range(1, repeats + 1):
+        message = Message("0" * 16, "room0", bytes(8), epoch, epoch, values=values.tobytes())
+        payload = clock(seal.message, message)
+    return clock.spent / repeats, len(payload)
+
+
+def one_centre(members: int, epochs: int) -> None:
+    """Rounds with one centre, with the same record as in the tests (memory): what an agent and the centre spend."""
+    terms = make_terms(members, bits=BITS, numbers=NUMBERS)
+    group, rng = Members(terms), np.random.default_rng(0)
+    for agent in group.agents.values():
+        agent._draw = secrets.token_bytes
+    agents, centre_time, sent = _Timed(), _Timed(), 0
+    for epoch in range(1, epochs + 1):
+        messages = random_messages(terms, rng)
+        centre = SumEpoch(terms, epoch)
+
+        def say(message: Any, take: Callable[[Any], None]) -> int:
+            centre_time(take, message)
+            return len(written_message(message))
+
+        for agent in group.agents.values():
+            sent += say(agents(agent.begin, epoch), centre.take)
+        for name, told in centre_time(centre.close_sharing).items():
+            agents(group.agents[name].accept, told)
+            masked = agents(group.agents[name].mask, epoch, messages[name])
+            centre_time(centre.take_masked, name, masked)
+            sent += masked.nbytes + 40 + len(written_message(told))
+        for name, told in centre_time(centre.close_masking).items():
+            sent += say(agents(group.agents[name].confirm, told), centre.take) + len(written_message(told))
+        for name, told in centre_time(centre.close_confirming).items():
+            sent += say(agents(group.agents[name].reveal, told), centre.take) + len(written_message(told))
+        found = centre_time(centre.open)
+        assert found.residues.tolist() == plain_sum(terms, messages, terms.members)
+    each = epochs * members
+    seconds, size = plain(terms, 2000)
+    print(
+        f"  one centre, {members:6,} agents ({terms.degree} neighbours): {1e3 * agents.spent / each:.2f} ms and "
+        f"{sent / each:,.0f} bytes both ways an agent and epoch, centre {1e3 * centre_time.spent / epochs:,.0f} ms; "
+        f"plain {1e3 * seconds:.3f} ms, {size} bytes"
+    )
+    print(f"figure ms_{members}: {1e3 * agents.spent / each:.2f}\nfigure bytes_{members}: {sent / each:,.0f}")
+
+
+def two_centres(members: int, sample: int) -> None:
+    """Additive halves: what an agent spends, on a sample of them, and each centre."""
+    terms = make_terms(members, bits=BITS, numbers=NUMBERS)
+    secret = [X25519PrivateKey.generate() for _ in range(2)]
+    publics = (secret[0].public_key().public_bytes_raw(), secret[1].public_key().public_bytes_raw())
+    names = terms.members[:sample]
+    keys = {name: X25519PrivateKey.generate() for name in names}
+    agents = {name: SplittingAgent(terms, key, publics, Epochs()) for name, key in keys.items()}
+    known = {name: key.public_key().public_bytes_raw() for name, key in keys.items()}
+    centres = [HalfCentre(terms, k, secret[k], known, Epochs()) for k in range(2)]
+    messages = {name: np.full(NUMBERS, k, dtype=np.uint64) for k, name in enumerate(names)}
+    mine, theirs, sent = _Timed(), _Timed(), 0
+    for name, agent in agents.items():
+        halves = mine(agent.split, 1, messages[name])
+        sent += sum(len(half) for half in halves)
+        for centre, half in zip(centres, halves, strict=True):
+            theirs(centre.take, 1, name, half)
+    if sample == members:
+        both = centres[0].there(1) & centres[1].there(1)
+        found = merged(terms, *(theirs(centre.answer, 1, both) for centre in centres))
+        assert found.tolist() == plain_sum(terms, messages, names)
+    print(
+        f"  two centres, {members:6,} agents: {1e3 * mine.spent / sample:.3f} ms and {sent / sample:.0f} bytes an "
+        f"agent and epoch, each centre {0.5e6 * theirs.spent / sample:.0f} µs a message"
+    )
+    print(f"figure halves_ms: {1e3 * mine.spent / sample:.3f}\nfigure halves_bytes: {sent / sample:.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer epochs and agents")
+    parser.add_argument("--only", choices=["dropouts", "cost"])
+    asked = parser.parse_args()
+    if asked.only in (None, "dropouts"):
+        dropouts(50 if asked.quick else 1000)
+    if asked.only in (None, "cost"):
+        print("cost, in processor time:")
+        for members, epochs in ((5, 20), (50, 3)) if asked.quick else ((5, 200), (50, 20), (500, 1)):
+            one_centre(members, epochs)
+        two_centres(1000 if asked.quick else 100_000, 1000 if asked.quick else 5000)
+
+
+if __name__ == "__main__":
+    main()
