@@ -233,7 +233,7 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
         ({"extra": np.ones(2)}, "unknown 'extra'"),
         ({"observe": None}, "the array 'observe' is missing"),
         ({"format": None}, "format: missing"),
-        ({"format": np.array("veilnet-network-archive/4")}, "made by a newer veilnet: upgrade this one"),
+        ({"format": np.array("veilnet-network-archive/5")}, "made by a newer veilnet: upgrade this one"),
         ({"format": np.array("veilnet-network/1")}, "made by an earlier veilnet (found 'veilnet-network/1'"),
         ({"document": None}, "document: missing"),
         ({"document": np.array("[]")}, "document: expected a table"),

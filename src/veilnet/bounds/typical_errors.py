@@ -25,6 +25,7 @@ TYPICALLY_OFF = (
     f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
 )
 """What stands above errors."""
+_NEGLIGIBLE = 0.1  # of the model's error: less is not worth a sentence
 ROWS_OF_CONSTANT = 100
 """Rows of a constant x that are reported beside one."""
 
@@ -40,6 +41,7 @@ class TypicalError:
     guessing: from nothing but what is known beforehand; inf where that is nothing.
     sent:     from what the agents send; None where no plan was asked about.
     constant: from what they send in 100 rows of a constant x; None on a stream, whose promise covers all rows.
+    beyond:   of a public one, what rows held out of the fit add to it, in quadrature.
     """
 
     name: str
@@ -49,6 +51,7 @@ class TypicalError:
     guessing: float
     sent: float | None = None
     constant: float | None = None
+    beyond: float = 0.0
 
     def __str__(self) -> str:
         shown = {"raw": self.raw, "sent": self.sent, "guessing": self.guessing}
@@ -85,8 +88,41 @@ def typical_errors(
                 sent = raw * float(np.sqrt(1.0 + better[name]))
             guessing = raw * _growth(silent, rows, private=private)
             constant = None if repeated is None else _left(repeated, rows)
-            found[name] = TypicalError(name, private, unit_of(network, name), raw, guessing, sent, constant)
+            beyond = 0.0 if private else _beyond(network, name)
+            found[name] = TypicalError(
+                name, private, unit_of(network, name), raw, guessing, sent, constant, beyond
+            )
     return found
+
+
+def beside_errors(errors: Iterable[TypicalError]) -> list[str]:
+    """What is to be said beside errors: what many rows tell, and what rows that the fit had not seen showed."""
+    errors = list(errors)
+    seen = [
+        each for each in errors if each.beyond > _NEGLIGIBLE * (each.raw if each.sent is None else each.sent)
+    ]
+    said = [_on_unseen_rows(each) for each in seen]
+    if not said:
+        return in_one_row(errors)
+    return [
+        *in_one_row(errors),
+        f"On rows that the fit had not seen the centre was further off, and states it: {join_names(said)}. What is "
+        "promised of privacy is the model's.",
+    ]
+
+
+def _on_unseen_rows(error: TypicalError) -> str:
+    model = error.raw if error.sent is None else error.sent
+    whole = plus_minus(float(np.hypot(model, error.beyond)), error.unit)
+    return f"{error.name} {whole} (model alone {plus_minus(model)})"
+
+
+def _beyond(network: Network, name: str) -> float:
+    """What rows held out of the fit add to the typical error on a public parameter."""
+    count = len(network.public[name])
+    labels = [label for label in network.public_rows if label == name or label.startswith(f"{name}[")]
+    held = [network.held_out[label].beyond for label in labels if label in network.held_out]
+    return float(np.sqrt(sum(np.square(held)) / count))
 
 
 def in_one_row(errors: Iterable[TypicalError]) -> list[str]:

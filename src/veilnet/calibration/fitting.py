@@ -22,6 +22,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.calibration.assessment import assess
 from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
+from veilnet.calibration.held_out_errors import held_out_errors
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
 from veilnet.calibration.log_detectors import learning_doubts, log_aucs
 from veilnet.calibration.outliers import Outlier, beyond_limits, outliers
@@ -111,7 +112,8 @@ def fit_report(
     limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
              agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
     predictive: whether noise and prior are widened by what so many rows leave uncertain
-             (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
+             (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows, and what blocks
+             held out of the fit show beyond the model is kept (:mod:`veilnet.calibration.held_out_errors`).
     changes: private name -> the change of it that must stay hidden, or (change, how long it lasts):
              ``{"people": (1, "1h")}`` makes it a :class:`veilnet.Secret`. A column of two values is one by itself,
              their distance its change. ``{"activity": "classes"}``: a column for each of its values but the last, and
@@ -150,6 +152,7 @@ def fit_report(
         step=None if rows.time is None else rows.time.stated,
         doubts=doubtful,
         fitted_rows=marks_of(rows.readings),
+        held_out=held_out_errors(builder, network, model, moving, wider, rows) if predictive else None,
     )
     found = log_aucs(told, rows)
     doubtful = (*doubtful, *learning_doubts(told, found, rows))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from veilnet._core.errors import VeilnetError
-from veilnet._core.types import Array
 from veilnet.calibration.building import Builder
 from veilnet.calibration.intervals import (
     FreePrivacy,
@@ -24,7 +23,7 @@ from veilnet.calibration.stream_model import FittedStream
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
-__all__ = ["fitted_promises"]
+__all__ = ["fitted_promises", "moved_stream"]
 
 _STREAM_DRAWS = 60  # each is a steady state of its own
 _ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some direction
@@ -73,14 +72,12 @@ def _unknown(ceiling: float) -> str:
 def _of_streams(
     builder: Builder, network: Network, model: LinearModel, stream: FittedStream, rows: Rows, length: int
 ) -> dict[str, Interval]:
-    root = np.linalg.cholesky(model.covariance)
-    contraction = np.linalg.solve(root, stream.transition @ root)
     grown = []
     models = drawn_models(rows.readings, rows.parameters, length, _STREAM_DRAWS)
     for observe, noise, covariance in zip(*models, strict=True):
         one = builder.rounded(replace(model, observe=observe, noise=noise, covariance=covariance))
         try:
-            ceiling = check(builder.network(one, _moved(one, contraction, stream))).ceiling
+            ceiling = check(builder.network(one, moved_stream(model, one, stream))).ceiling
         except (VeilnetError, np.linalg.LinAlgError):
             continue
         grown.append([np.log1p(ceiling[name]) for name in network.private])
@@ -93,8 +90,10 @@ def _of_streams(
     }
 
 
-def _moved(model: LinearModel, contraction: Array, stream: FittedStream) -> FittedStream:
-    """The stream of another row model with the same memories."""
+def moved_stream(fitted: LinearModel, model: LinearModel, stream: FittedStream) -> FittedStream:
+    """The stream of another row model, with the memories of the one that was fitted."""
+    before = np.linalg.cholesky(fitted.covariance)
+    contraction = np.linalg.solve(before, stream.transition @ before)
     root = np.linalg.cholesky(model.covariance)
     transition = np.linalg.solve(root.T, (root @ contraction).T).T
     renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T

@@ -32,6 +32,7 @@ class Rows:
     numbers:    (T,) which row of the table each one is, from 1.
     dropped:    how many rows of the table were left out for missing values.
     time:       what the times told, None where there were none.
+    groups:     (T,) the group that each row belongs to, from 0; None where rows have none.
     notes:      how columns were read that were not plain numbers.
     """
 
@@ -42,6 +43,7 @@ class Rows:
     dropped: int
     time: TimeReport | None
     notes: tuple[str, ...] = ()
+    groups: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.readings)
@@ -59,6 +61,7 @@ class Rows:
             self.dropped,
             self.time,
             self.notes,
+            None if self.groups is None else np.unique(self.groups[kept], return_inverse=True)[1],
         )
 
 

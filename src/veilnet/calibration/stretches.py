@@ -32,11 +32,16 @@ class Stretch:
     judged: Integers
 
 
-def blocks_of(count: int, parts: int, columns: NDArray[Any] | None = None) -> list[Integers]:
+def blocks_of(
+    count: int, parts: int, columns: NDArray[Any] | None = None, groups: Integers | None = None
+) -> list[Integers]:
     """Rows in ``parts`` contiguous blocks; where one of them would have all rows of a class, so many of each class.
 
     columns: (count,) or (count, k); those of a few values tell which class a row is of. None: no classes.
+    groups:  (count,) the group of each row, from 0; no group is cut, and there are no more blocks than groups.
     """
+    if groups is not None:
+        return _of_groups(groups, parts)
     blocks = np.array_split(np.arange(count), parts)
     if columns is None:
         return blocks
@@ -49,6 +54,17 @@ def blocks_of(count: int, parts: int, columns: NDArray[Any] | None = None) -> li
         return blocks
     dealt = [np.array_split(np.flatnonzero(classes.ravel() == each), parts) for each in range(len(found))]
     return [np.sort(np.concatenate([each[place] for each in dealt])) for place in range(parts)]
+
+
+def _of_groups(groups: Integers, parts: int) -> list[Integers]:
+    """Whole groups, the largest first, each to the block that has the fewest rows."""
+    sizes = np.bincount(groups)
+    block_of = np.zeros(len(sizes), np.intp)
+    rows = np.zeros(min(parts, len(sizes)), np.intp)
+    for group in np.argsort(-sizes, kind="stable"):
+        block_of[group] = int(np.argmin(rows))
+        rows[block_of[group]] += sizes[group]
+    return [np.flatnonzero(block_of[groups] == block) for block in range(len(rows))]
 
 
 def _kept_to_one(column: NDArray[Any], blocks: list[Integers]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.contradictions import Contradiction
+from veilnet.model.held_out import HeldOut
 
 if TYPE_CHECKING:
     from veilnet.centre.models import Messages
@@ -25,7 +26,10 @@ class Estimate:
     public:     (T, rows of U) or (rows of U,); not a number where not estimable.
     labels:     name of each public row; ``units`` beside it.
     covariance: (T, rows, rows) or (rows, rows) of the error; where a parameter is not estimable its variance
-                is infinite. One set of agents in all rows: a view that takes no memory.
+                is infinite. One set of agents in all rows: a view that takes no memory. Of a network that was fitted
+                it counts what rows held out of the fit showed beyond the model (``held_out``), and so does
+                ``deviation``; ``model_deviation`` is the model's alone.
+    outside:    (T, rows) or (rows,), where an estimate lies beyond what was calibrated.
     estimable:  (T, rows) or (rows,).
     missing:    names of the agents that did not send: a tuple, or one per row.
     contradicting: names of the agents whose messages contradict the model, likewise; they are left out unless the
@@ -45,6 +49,7 @@ class Estimate:
     set_estimable: Booleans
     set_missing: tuple[Sequence[str], ...]
     contradictions: tuple[Contradiction, ...] = ()
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
     @classmethod
     def of_rows(
@@ -69,6 +74,7 @@ class Estimate:
             np.array([covariance for covariance, _, _ in sets]).reshape(len(sets), rows, rows),
             np.array([estimable for _, estimable, _ in sets], bool).reshape(len(sets), rows),
             tuple(tuple(model.agents[place] for place in silent.tolist()) for _, _, silent in sets),
+            held_out=model.held_out,
         )
 
     @classmethod
@@ -115,7 +121,9 @@ class Estimate:
     @cached_property
     def covariance(self) -> Array:
         """Of the error, per row."""
-        return np.asarray(self._per_row(self.set_covariance))
+        if not self.held_out:
+            return np.asarray(self._per_row(self.set_covariance))
+        return np.asarray(self._per_row(self.set_covariance + np.diag(self._beyond)))
 
     @cached_property
     def estimable(self) -> Booleans:
@@ -125,7 +133,30 @@ class Estimate:
     @cached_property
     def deviation(self) -> Array:
         """Standard deviations of the errors, per row and parameter."""
+        variances = np.diagonal(self.set_covariance, axis1=1, axis2=2)
+        return np.asarray(self._per_row(np.sqrt(variances + self._beyond if self.held_out else variances)))
+
+    @cached_property
+    def model_deviation(self) -> Array:
+        """The same if rows followed the model that was fitted."""
         return np.asarray(self._per_row(np.sqrt(np.diagonal(self.set_covariance, axis1=1, axis2=2))))
+
+    @cached_property
+    def outside(self) -> Booleans:
+        """Which estimates lie beyond what the parameter was in the rows of the fit, where there was one."""
+        found = np.zeros(self.public.shape, bool)
+        for place, label in enumerate(self.labels):
+            seen = self.held_out.get(label)
+            if seen is not None:
+                values = self.public[..., place]
+                found[..., place] = (values < seen.lowest) | (values > seen.highest)
+        return found
+
+    @property
+    def _beyond(self) -> Array:
+        """(rows,) variances that rows held out of the fit add."""
+        held = [self.held_out[label].beyond if label in self.held_out else 0.0 for label in self.labels]
+        return np.square(held)
 
     @cached_property
     def missing(self) -> tuple[Any, ...]:

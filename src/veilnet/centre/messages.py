@@ -30,6 +30,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.bounds.knowledge import least_sharpness
 from veilnet.centre.sum_parts import SumParts, sum_parts
+from veilnet.model.held_out import HeldOut
 from veilnet.model.network import Network
 
 _SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
@@ -87,6 +88,7 @@ class CentreModel:
     labels:      one per public row, with ``units``, empty where none was given.
     least_sharpness: directions known less sharply than this count as unknown.
     step:        seconds of a row, None where nobody said.
+    held_out:    label -> what rows held out of the fit add to stated errors.
     basis:       a digest of the coordinates of x, the same for all plans of one network; empty where nobody said.
     sums:        of agents that are groups, what their members add (:mod:`veilnet.centre.summing`).
     """
@@ -107,6 +109,7 @@ class CentreModel:
     step: float | None = None
     basis: str = ""
     sums: Mapping[str, SumParts] = field(default_factory=dict)
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
     @cached_property
     def complete(self) -> View:
@@ -153,7 +156,7 @@ class CentreModel:
 
 def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
-    sent = mechanisms(network, sanitizers)
+    sent, held_out = mechanisms(network, sanitizers), network.held_out
     network = counting_dither(network, sent)
     sums = sum_parts(network, sent)
     network = network.common_apart
@@ -177,6 +180,7 @@ def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> Ce
         step=network.step,
         basis=_basis(network, mean),
         sums=sums,
+        held_out=held_out,
     )
 
 

@@ -109,6 +109,7 @@ class RowFusion:
             set_estimable=np.stack([each.view.estimable for each in used]),
             set_missing=tuple(tuple(agents[place] for place in each.silent.tolist()) for each in used),
             contradictions=tuple(doubts),
+            held_out=self.model.held_out,
         )
 
     def _weights(self, silent: Booleans) -> _Weights:

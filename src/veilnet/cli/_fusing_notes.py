@@ -31,6 +31,7 @@ class Notes:
     bad:           lines that are no messages.
     contradicting: agent -> how many of its messages contradict the model.
     sudden:        agent -> how many of them only a sudden change explains, which are used.
+    outside:       public parameter -> in how many rows its estimate lies beyond what the fit saw of it.
     changes:       what was said of a model that holds no more.
     """
 
@@ -46,6 +47,7 @@ class Notes:
         self.rows = self.gaps = self.alone = self.unknown = self.bad = 0
         self.contradicting: Counter[str] = Counter()
         self.sudden: Counter[str] = Counter()
+        self.outside: Counter[str] = Counter()
         self.changes: list[dict[str, object]] = []
 
     def leave_out(self, source: RowSource, line: int, reason: str) -> None:
@@ -59,6 +61,7 @@ class Notes:
         self.gaps += sum(map(bool, estimate.missing))
         self.alone += sum(len(missing) == self._senders - 1 for missing in estimate.missing)
         self.unknown += int((~estimate.estimable).any(axis=1).sum())
+        self.outside.update(dict(zip(estimate.labels, estimate.outside.sum(axis=0).tolist(), strict=True)))
         for doubt in estimate.contradictions:
             counts, done = (self.sudden, "used") if doubt.sudden else (self.contradicting, self._done)
             if counts.total() < _TOLD:
@@ -88,7 +91,7 @@ class Notes:
 
     def conclude(self, files: Mapping[str, MessageFile], key: RowKey, within: str | None) -> None:
         """What whoever reads the estimates should know of the messages."""
-        from veilnet._core.words import join_names
+        from veilnet._core.words import join_names, number
 
         for counts, what, done in (
             (self.contradicting, "messages that contradict the model", self._done),
@@ -99,6 +102,13 @@ class Notes:
                 _say(f"in all, {what}: {shown}; {done}")
         if sum(file.count > file.missed for file in files.values()) > 1 and 2 * self.alone > self.rows:
             _say(self._hardly_aligned(key))
+        for label, count in self.outside.items():
+            if count:
+                seen = self._fusion.model.held_out[label]
+                _say(
+                    f"{label} is outside what the fit saw of it ({number(seen.lowest)} to {number(seen.highest)}) in "
+                    f"{count} of {self.rows} rows: how far off it is there nobody has measured"
+                )
         untested = self._untested(files)
         if untested:
             _say(

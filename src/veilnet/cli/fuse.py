@@ -79,7 +79,7 @@ def command(
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(file.source.size for file in files.values())
         steps = stack.enter_context(progress("fusing", size))
-        write_estimate_header(target, kind, fusion.model.labels, key)
+        write_estimate_header(target, kind, fusion.model.labels, key, calibrated=bool(fusion.model.held_out))
         for rows, estimate, arrived in estimates(fusion, aligned, lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
             notes.look(rows, estimate, arrived, key)

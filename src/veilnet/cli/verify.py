@@ -93,8 +93,8 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
 
 def _errors(saved: SavedPlan) -> str:
     """What the centre is off by under the plan."""
-    from veilnet.bounds.typical_errors import TYPICALLY_OFF, in_one_row, typical_errors
+    from veilnet.bounds.typical_errors import TYPICALLY_OFF, beside_errors, typical_errors
 
     errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
     lines = [f"- {error.name}: {error}" for error in errors.values()]
-    return "\n".join([TYPICALLY_OFF, *lines, *in_one_row(errors.values())])
+    return "\n".join([TYPICALLY_OFF, *lines, *beside_errors(errors.values())])

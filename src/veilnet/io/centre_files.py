@@ -8,6 +8,8 @@ very many agents (:mod:`veilnet.centre.streams.sum_model`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ from veilnet.io._kinds import (
     matrix,
 )
 from veilnet.io._sealed import open_sealed, sealed_bytes
+from veilnet.model.held_out import HeldOut, read_held_out
 
 _MOST_AGENTS = 10**8
 _SUMS = (
@@ -58,7 +61,15 @@ _COVARIANCES = ("noise", "entering", "floor", "start")
 _OF_ALL: dict[str, Any] = {
     "kind": TEXT,
     "plan": TEXT,
-    "public": ListOf(Table(name=TEXT, unit=TEXT, expected=NUMBER, row=Maybe(VECTOR))),
+    "public": ListOf(
+        Table(
+            name=TEXT,
+            unit=TEXT,
+            expected=NUMBER,
+            row=Maybe(VECTOR),
+            held_out=Maybe(Table(beyond=NUMBER, lowest=NUMBER, highest=NUMBER)),
+        )
+    ),
     "step": Maybe(STEP),
 }
 _GROUPS = Maybe(
@@ -132,6 +143,7 @@ def centre_from_bytes(content: bytes, path: Path) -> Messages:
             "units": tuple(each["unit"] for each in found["public"]),
             "plan": found["plan"],
             "step": read_step(found["step"]),
+            "held_out": _held_out(found["public"]),
         }
         if kind == "sum":
             return _sum_model(found, of_all)
@@ -146,7 +158,13 @@ def centre_document(model: Messages) -> dict[str, Any]:
         "plan": model.plan,
         "step": model.step,
         "public": [
-            {"name": label, "unit": unit, "expected": float(expected), "row": row}
+            {
+                "name": label,
+                "unit": unit,
+                "expected": float(expected),
+                "row": row,
+                "held_out": None if label not in model.held_out else asdict(model.held_out[label]),
+            }
             for label, unit, expected, row in zip(
                 model.labels, model.units, model.public_expected, rows, strict=True
             )
@@ -370,6 +388,11 @@ def _public(found: dict[str, Any], length: int) -> Array:
     return np.stack(
         [as_vector(() if p["row"] is None else p["row"], f"public {p['name']!r}", length) for p in rows]
     )
+
+
+def _held_out(public: Sequence[dict[str, Any]]) -> dict[str, HeldOut]:
+    given = {each["name"]: HeldOut(**each["held_out"]) for each in public if each["held_out"] is not None}
+    return read_held_out(given, list(given))
 
 
 def _covariance(array: Array, size: int, name: str) -> Array:

@@ -21,11 +21,14 @@ __all__ = ["csv_lines", "write_estimate_header", "write_estimates"]
 _AGENTS = ("missing", "contradicting")
 
 
-def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str], key: RowKey = ROW) -> None:
-    """The first line of a CSV of estimates."""
+def write_estimate_header(
+    file: IO[bytes], format: Format, labels: Sequence[str], key: RowKey = ROW, *, calibrated: bool = False
+) -> None:
+    """The first line of a CSV of estimates; ``calibrated``: with a column for what lies outside what the fit saw."""
     if format == "csv":
+        last = (*_AGENTS, "outside") if calibrated else _AGENTS
         file.write(
-            csv_lines([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *_AGENTS]])
+            csv_lines([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *last]])
         )
 
 
@@ -41,30 +44,34 @@ def write_estimates(
     """Append estimates to a binary file.
 
     CSV: the row or its time, the estimates, their standard deviations, who is missing and whose messages contradict
-    the model, separated by semicolons; cells of what is not estimable are empty. JSON: null instead. ``counted`` says
+    the model, separated by semicolons, and where the network was fitted which estimates lie outside what was
+    calibrated; cells of what is not estimable are empty. JSON: null instead. ``counted`` says
     how many are missing, and not who, where they may be thousands.
     """
     deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
+    labels = np.array(estimate.labels)
+    outside = [";".join(labels[each]) for each in estimate.outside] if estimate.held_out else None
     told = zip(
-        rows, estimate.public.tolist(), deviations, estimate.missing, estimate.contradicting, strict=True
-    )
+        rows, estimate.public.tolist(), deviations, estimate.missing, estimate.contradicting,
+        [None] * len(rows) if outside is None else outside, strict=True,
+    )  # fmt: skip
     if format == "csv":
         file.write(
             csv_lines(
                 [key.text(row), *map(_cell, value), *map(_cell, deviation),
-                 len(missing) if counted else ";".join(missing), ";".join(doubted)]
-                for row, value, deviation, missing, doubted in told
+                 len(missing) if counted else ";".join(missing), ";".join(doubted), *([] if far is None else [far])]
+                for row, value, deviation, missing, doubted, far in told
             )
         )  # fmt: skip
         return
-    for row, value, deviation, missing, doubted in told:
+    for row, value, deviation, missing, doubted, far in told:
         table = {
             _column(key): json.loads(key.json(row)),
             "public": _named(estimate.labels, value),
             "deviation": _named(estimate.labels, deviation),
             "missing": len(missing) if counted else list(missing),
             "contradicting": list(doubted),
-        }
+        } | ({} if far is None else {"outside": far.split(";") if far else []})
         file.write(f"{json.dumps(table, ensure_ascii=False)}\n".encode())
 
 

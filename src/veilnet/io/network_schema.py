@@ -41,6 +41,7 @@ from veilnet.io._numbers import (
 from veilnet.io._toml import dotted
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
+from veilnet.model.held_out import HeldOut
 from veilnet.model.log_aucs import LogAuc
 from veilnet.model.members import Members
 from veilnet.model.network import Network
@@ -70,6 +71,7 @@ class Field:
 _SECRET, _DOUBT = ("rows", "change", "lasts"), ("words", "accepted")
 _LOG_AUC = ("learner", "auc", "low", "high", "model", "rows")
 _MEMBERS = ("agents", "readings", "threshold", "spare")
+_HELD_OUT = ("beyond", "lowest", "highest")
 _PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
 
 
@@ -128,6 +130,12 @@ def _members(value: Any, name: str) -> dict[str, Members]:
 
 def _members_said(members: Members) -> dict[str, Any]:
     return asdict(members) | {"agents": list(members.agents), "readings": list(members.readings)}
+
+
+def _held_out(value: Any, name: str) -> dict[str, HeldOut]:
+    for key, one in as_table(value, name).items():
+        check_keys(as_table(one, dotted(name, key)), _HELD_OUT, _HELD_OUT, dotted(name, key))
+    return {key: HeldOut(**one) for key, one in value.items()}
 
 
 def _record(made: Callable[..., Any], known: Sequence[str], needed: Sequence[str] = ()) -> Any:
@@ -216,6 +224,10 @@ FIELDS = (
         lambda n: {each.name: {"words": each.words, "accepted": each.accepted} for each in n.doubts} or None,
         _told(_doubts),
         _DOUBT,
+    ),
+    Field(
+        "held_out", lambda n: {name: asdict(each) for name, each in n.held_out.items()} or None, _told(_held_out),
+        _HELD_OUT,
     ),
     Field(
         "log_aucs",
@@ -472,7 +484,7 @@ def network_from_arrays(arrays: Arrays) -> Network:
     )
 
 
-_MAY_DIFFER = ("doubts", "fitted_rows", "log_aucs", "dither")
+_MAY_DIFFER = ("doubts", "fitted_rows", "held_out", "log_aucs", "dither")
 
 
 def network_difference(one: Network, other: Network) -> str:

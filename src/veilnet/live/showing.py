@@ -22,7 +22,8 @@ def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
     """An estimate for programs: what is published on the topic of estimates, and a line of ``center --json``.
 
     ``time`` is when the epoch began (None where epochs are rows); what is not estimable is None. Of a class there is
-    no deviation, but ``chance``, and ``probabilities`` of all values. ``drifted`` are agents whose law is another
+    no deviation, but ``chance``, and ``probabilities`` of all values. ``outside`` are estimates beyond what was
+    calibrated. ``drifted`` are agents whose law is another
     than the one that the plan counted: then its promise is void.
     """
     estimate = made.estimate
@@ -36,6 +37,7 @@ def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
         "covariance": [[_plain(each) for each in row] for row in np.asarray(estimate.covariance)],
         "missing": list(estimate.missing),
         "contradicting": list(estimate.contradicting),
+        "outside": _outside(estimate),
         "drifted": list(made.drifted),
     }
 
@@ -55,6 +57,13 @@ def _estimates(estimate: LiveEstimate) -> dict[str, dict[str, Any]]:
     }
 
 
+def _outside(estimate: LiveEstimate) -> list[str]:
+    """Public parameters whose estimates lie beyond what the fit saw of them."""
+    if isinstance(estimate, ClassEstimate):
+        return []
+    return [label for label, far in zip(estimate.labels, estimate.outside, strict=True) if far]
+
+
 def as_line(made: Estimated, epochs: Epochs) -> str:
     """An estimate for people."""
     estimate = made.estimate
@@ -66,6 +75,8 @@ def as_line(made: Estimated, epochs: Epochs) -> str:
         notes += f"; missing: {join_names(list(estimate.missing))}"
     if estimate.contradicting:
         notes += f"; left out: {join_names(list(estimate.contradicting))}"
+    if _outside(estimate):
+        notes += f"; outside what was calibrated: {join_names(_outside(estimate))}"
     if made.drifted:
         notes += f"; promise void: {join_names(list(made.drifted))} sends by another law"
     return f"epoch {made.epoch}{when}: {', '.join(parts)}{notes}"

@@ -41,6 +41,7 @@ from veilnet.model.common import SharedNoise, names_apart, padded, prior_apart, 
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.fitted_rows import read_marks
+from veilnet.model.held_out import HeldOut, read_held_out
 from veilnet.model.log_aucs import LogAuc, read_log_aucs
 from veilnet.model.members import Members, read_members
 from veilnet.model.model_error import model_error_variance, read_model_error
@@ -85,6 +86,8 @@ class Network(Frozen):
                 each, and the rows of a stream are so far apart. Seconds in the attribute, None where nobody said.
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
+    held_out:   public row -> how far off the centre was on rows that ``fit`` had not seen, which its stated errors
+                count; a public name of one row, or name[1], name[2].
     log_aucs:   private name -> "raw" and "free" -> how surely learned detectors saw its values in those rows.
     members:    agents that are groups -> whose readings theirs are. ``design(..., summed=...)`` makes such networks:
                 members add up their messages, and nobody sees one of them alone (:mod:`veilnet.sums`).
@@ -123,6 +126,7 @@ class Network(Frozen):
         step: Any = None,
         doubts: Sequence[Doubt] = (),
         fitted_rows: Sequence[str] = (),
+        held_out: Mapping[str, HeldOut] | None = None,
         log_aucs: Mapping[str, Mapping[str, LogAuc]] | None = None,
         members: Mapping[str, Members] | None = None,
     ) -> None:
@@ -169,6 +173,7 @@ class Network(Frozen):
             secret.rows_it_lasts(self.step)
         self.doubts: tuple[Doubt, ...] = read_doubts(doubts)
         self.fitted_rows: tuple[str, ...] = read_marks(fitted_rows)
+        self.held_out: dict[str, HeldOut] = read_held_out(held_out, self.public_rows)
         self.log_aucs: dict[str, dict[str, LogAuc]] = read_log_aucs(log_aucs, self.private)
         self.members: Mapping[str, Members] = read_members(members, self.agents, self.blocks)
         if self.dynamics is None:

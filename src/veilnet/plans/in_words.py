@@ -13,7 +13,7 @@ from veilnet.bounds.typical_errors import (
     ROWS_OF_CONSTANT,
     TYPICALLY_OFF,
     TypicalError,
-    in_one_row,
+    beside_errors,
     typical_errors,
 )
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
@@ -35,7 +35,7 @@ def plan_in_words(plan: Plan) -> str:
     lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability), TYPICALLY_OFF]
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
-    lines += in_one_row(errors.values())
+    lines += beside_errors(errors.values())
     if plan.network.prior is None and not plan.network.is_stream:
         lines.append(
             "Without a prior this is of unbiased estimators: somebody who knows more of x beforehand does better."

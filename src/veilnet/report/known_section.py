@@ -8,7 +8,7 @@ import numpy as np
 
 from veilnet._core.words import join_names, number
 from veilnet.bounds.detectability import Detectability, Detector
-from veilnet.bounds.typical_errors import TypicalError, in_one_row
+from veilnet.bounds.typical_errors import TypicalError, beside_errors
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.plan import Plan
 from veilnet.report.error_picture import error_picture, in_words
@@ -67,7 +67,7 @@ def error_cards(errors: Sequence[TypicalError], plan: Plan) -> Html:
         "shown here.",
         class_="soft",
     )
-    rows = map(paragraph, in_one_row(errors))
+    rows = map(paragraph, beside_errors(errors))
     return join([element("div", *cards, class_="grid"), *rows, folded if left else None])
 
 

@@ -13,7 +13,7 @@ from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
 from veilnet.bounds.knowledge import outlook
-from veilnet.bounds.typical_errors import TYPICALLY_OFF, TypicalError, in_one_row, typical_errors
+from veilnet.bounds.typical_errors import TYPICALLY_OFF, TypicalError, beside_errors, typical_errors
 from veilnet.model.network import Network
 from veilnet.verdict.notes import notes_on
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
@@ -100,7 +100,7 @@ class Verdict:
         lines = [self._headline(), *secrets_headlines(self.network, self.detectability)]
         lines.append(TYPICALLY_OFF.replace("is sent", "has to be sent"))
         lines += map(self._one_parameter, self.ceiling)
-        lines += in_one_row(self._errors.values())
+        lines += beside_errors(self._errors.values())
         return "\n".join([*lines, *self._footnotes(), *self.notes()])
 
     def explain(self) -> str:

@@ -74,7 +74,7 @@ def stream_by_the_model(deployment: Deployment, samples: Samples, messages: Arra
     ends = min(FARTHEST, len(at) // 8)  # rows there have no memory, or no future
     judged = np.flatnonzero((at >= ends) & (at <= at[-1] - ends))
     moved = samples.readings - network.offset
-    of_private = network.replace(public=dict(network.private))
+    of_private = network.replace(public=dict(network.private), held_out=None)
     told, stated = _told(of_private, deployment.planned, messages, at, judged, None)
     told_raw, stated_raw = _told(of_private, raw, moved, at, judged, None)
     now, promised = _told(network, deployment.planned, messages, at, judged, 0)
@@ -105,6 +105,6 @@ def _told(
     filled[at] = numbers
     found = fusion.estimate(filled, lag)
     parts = slices_of(network.public)
-    public, variances = found.public[at[judged]], found.deviation[at[judged]] ** 2
+    public, variances = found.public[at[judged]], found.model_deviation[at[judged]] ** 2
     stated = {name: float(np.mean(np.sum(variances[:, part], axis=1))) for name, part in parts.items()}
     return {name: public[:, part] for name, part in parts.items()}, stated

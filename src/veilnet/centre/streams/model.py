@@ -22,6 +22,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.centre.sum_parts import SumParts, sum_parts
 from veilnet.model.common import padded
+from veilnet.model.held_out import HeldOut
 from veilnet.model.network import Network
 
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
@@ -81,6 +82,7 @@ class StreamModel(StateSpace):
     labels: one per public row, with ``units``, empty where none was given.
     step:   seconds of a row, None where nobody said.
     sums:   of agents that are groups, who adds up with whom (:mod:`veilnet.centre.sum_parts`).
+    held_out: label -> what rows held out of the fit add to stated errors.
     """
 
     start: Array
@@ -92,6 +94,7 @@ class StreamModel(StateSpace):
     plan: str = ""
     step: float | None = None
     sums: Mapping[str, SumParts] = field(default_factory=dict)
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
     def row(self, pattern: Pattern) -> FilterRow:
         """How the state moves into a row that comes in this pattern, and which numbers of it arrive.
@@ -185,6 +188,7 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         plan=plan,
         step=network.step,
         sums=sums,
+        held_out=network.held_out,
     )
 
 

@@ -13,7 +13,7 @@ grids is part of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,7 @@ from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 from veilnet.centre.streams.model import vague_start
+from veilnet.model.held_out import HeldOut
 from veilnet.model.network import Network
 
 
@@ -63,6 +64,7 @@ class SumModel:
     stacks:     what each agent is of it.
     labels:     one per public row, with ``units``; ``public_expected`` its value at the mean.
     step:       seconds of a row, None where nobody said.
+    held_out:   label -> what rows held out of the fit add to stated errors.
     """
 
     agents: Sequence[str]
@@ -84,6 +86,7 @@ class SumModel:
     units: tuple[str, ...]
     plan: str = ""
     step: float | None = None
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
     @cached_property
     def telling(self) -> Booleans:
@@ -185,6 +188,7 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
         units=network.public_units,
         plan=plan,
         step=network.step,
+        held_out=network.held_out,
     )
 
 
