@@ -21,10 +21,11 @@ from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.outliers import Outlier, far_from_explained, outliers
 from veilnet.calibration.predictive import Widening
+from veilnet.calibration.promises import over_groups
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Rows
-from veilnet.calibration.shrinkage import effective_rows, lag_one
+from veilnet.calibration.shrinkage import effective_rows, lag_one, worth_of_groups
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.model.lattice import step_of
 from veilnet.model.network import Network
@@ -49,9 +50,11 @@ def assess(
     residuals = model.residuals
     persistence = lag_one(residuals, rows.segments)
     effective = effective_rows(len(rows), persistence)
+    if rows.groups is not None:
+        effective = np.minimum(effective, worth_of_groups(residuals, rows.groups))
     if stream is not None:
         effective = np.minimum(effective, _worth(len(rows), stream))
-    unseen, drift, folds = held_out(readings, parameters)
+    unseen, drift, folds = held_out(readings, parameters, rows.groups)
     explained = 1.0 - np.sum(residuals**2, axis=0) / np.sum(
         (readings - np.mean(readings, axis=0)) ** 2, axis=0
     )
@@ -85,6 +88,10 @@ def assess(
         stream=stream,
         promises=promises,
         effective_rows=float(np.min(effective)),
+        groups=None if rows.groups is None else int(rows.groups.max()) + 1,
+        over_groups={}
+        if rows.groups is None
+        else over_groups(network, int(np.median(np.bincount(rows.groups)))),
         folds=folds,
         noise_shrinkage=model.noise_shrinkage,
         prior_shrinkage=model.prior_shrinkage,

@@ -17,18 +17,19 @@ _MOST_PRODUCTS = 6  # parameters up to which products, too, are tried as what th
 _LAGS = 10
 
 
-def held_out(readings: Array, parameters: Array) -> tuple[Array, Array, int]:
+def held_out(readings: Array, parameters: Array, groups: Integers | None = None) -> tuple[Array, Array, int]:
     """(R² on rows the fit had not seen, their mean square against the fitted noise variance, folds).
 
-    The folds are contiguous blocks of rows, within each class where rows are sorted by class. Neighbouring rows of a
-    time series resemble each other: with rows drawn at random into folds, each one left out would have near copies
-    in the training part.
+    The folds are whole groups where rows have some, else contiguous blocks of rows, within each class where rows are
+    sorted by class. Neighbouring rows of a time series resemble each other: with rows drawn at random into folds,
+    each one left out would have near copies in the training part.
     """
     rows, length = parameters.shape
     folds = min(_FOLDS, rows // 2)
     errors = np.zeros(readings.shape[1])
     spread = np.zeros(readings.shape[1])
-    for test in blocks_of(rows, folds, parameters):
+    blocks = blocks_of(rows, folds, parameters, groups)
+    for test in blocks:
         train = np.ones(rows, bool)
         train[test] = False
         observe, offset, _ = regression(readings[train], parameters[train])
@@ -36,7 +37,7 @@ def held_out(readings: Array, parameters: Array) -> tuple[Array, Array, int]:
         spread += np.sum((readings[test] - np.mean(readings[train], axis=0)) ** 2, axis=0)
     _, _, residuals = regression(readings, parameters)
     fitted = np.sum(residuals**2, axis=0) / (rows - length - 1)
-    return 1.0 - errors / spread, errors / rows / fitted, folds
+    return 1.0 - errors / spread, errors / rows / fitted, len(blocks)
 
 
 def skewness_and_kurtosis(centred: Array) -> tuple[Array, Array]:

@@ -92,6 +92,7 @@ def fit_report(
     limits: bool = True,
     predictive: bool = True,
     changes: Mapping[str, Any] | None = None,
+    group: str | None = None,
 ) -> Calibration:
     """A network from calibration data, how well it describes them, and where it is doubtful.
 
@@ -118,6 +119,9 @@ def fit_report(
              ``{"people": (1, "1h")}`` makes it a :class:`veilnet.Secret`. A column of two values is one by itself,
              their distance its change. ``{"activity": "classes"}``: a column for each of its values but the last, and
              any move from one to another must stay hidden.
+    group:   the column whose values tell which rows belong together (a person, a session, a day): rows of one
+             resemble each other, those of different ones do not. Intervals, held-out rows and what rows are worth
+             then go by whole groups, and nothing carries over from one to the next.
 
     Where a private parameter takes a few values, detectors learn to tell them apart in these rows
     (:mod:`veilnet.calibration.log_detectors`), and the network keeps how well (``log_aucs``).
@@ -127,7 +131,7 @@ def fit_report(
     _refuse_other(noise, Noise, "noise")
     _refuse_stream_without_time(stream, time, prior=prior)
     roles = Roles(agents, public, columns_of_classes(table, private, changes))
-    rows = read_rows(table, roles, missing, time)
+    rows = read_rows(table, roles, missing, time, group)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     left_out: tuple[Outlier, ...] = ()
     if limits:
@@ -142,7 +146,7 @@ def fit_report(
     promises = fitted_promises(builder, network, model, moving, rows)
     report = assess(roles, network, stated, rows, left_out, streams, wider, promises)
     doubtful = doubts(report)
-    unused = None if time is not None else unused_time_column(table, roles)
+    unused = None if time is not None or group is not None else unused_time_column(table, roles)
     if unused is not None:
         column = unused[:_LONGEST_COLUMN]
         typed = quote(column) if column.isprintable() else repr(column)

@@ -14,7 +14,8 @@ times Student's t with ν = 2/c² degrees, since both the scale and the tails ar
     ± 1.96 √(v + m),    m = μ (t_ν / 1.96)² - v,
 
 covers 95 % of new rows at least. What it covers beyond that pays for c², which few blocks tell badly; where blocks
-agree, c² is near 0 and m is what the mean square lacks, and no less than 0. How slowly a log changes nobody knows:
+agree, c² is near 0 and m is what the mean square lacks, and no less than 0; where they differ by offsets that are
+normal themselves, errors are normal too, and more than 99 % are covered. How slowly a log changes nobody knows:
 blocks of a twentieth, a tenth and a fifth of it are held out, and the largest m counts. A test measures coverage on
 blocks whose variances follow three laws.
 

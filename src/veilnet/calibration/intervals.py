@@ -1,6 +1,7 @@
 """An interval for each promise: what the ceiling of privacy might be, given that the network was fitted to few rows.
 
-Block bootstrap. The rows are cut into n contiguous blocks, long enough that one block tells little about the next;
+Block bootstrap. The rows are cut into n contiguous blocks, long enough that one block tells little about the next, or
+into their groups where they have some;
 blocks are drawn with replacement, and H, R and the prior are fitted to what was drawn. All of them are functions of
 the second moments of (1, x, y), so a draw is a weighted sum of n small matrices, whatever the number of rows. A draw
 that lacks a value of x which few blocks have says nothing about it: where rows are sorted by class, draws are
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.words import times
 from veilnet.calibration.stream_model import FittedStream
 
@@ -92,7 +93,7 @@ def _best_length(rows: int, persistence: float) -> float:
 def ceiling_intervals(
     readings: Array,
     parameters: Array,
-    length: int,
+    blocks: Sequence[Integers],
     sizes: Sequence[int],
     public: Array,
     private: Mapping[str, Array],
@@ -102,10 +103,10 @@ def ceiling_intervals(
 ) -> dict[str, Interval]:
     """private name -> interval of the privacy that is free (the ceiling); none where a draw leaves it without bound.
 
-    readings, parameters: (T, N), (T, L) in order of time; length: rows of a block; sizes: readings of each agent;
-    public: U; joint: (N, N), which pairs of readings may share noise.
+    readings, parameters: (T, N), (T, L); blocks: rows that tell little of one another, of time or whole groups;
+    sizes: readings of each agent; public: U; joint: (N, N), which pairs of readings may share noise.
     """
-    observe, noise, covariance = drawn_models(readings, parameters, length)
+    observe, noise, covariance = drawn_models(readings, parameters, blocks)
     if len(observe) < _DRAWS:  # values come in too few blocks
         return {}
     grown = growth_in_doubt(
@@ -116,9 +117,9 @@ def ceiling_intervals(
         public,
         list(private.values()),
     )
-    blocks, lost = len(readings) // length, readings.shape[1] + parameters.shape[1] + 1
+    lost = readings.shape[1] + parameters.shape[1] + 1
     return {
-        name: interval_of(grown[:, k], blocks, lost)
+        name: interval_of(grown[:, k], len(blocks), lost)
         for k, name in enumerate(private)
         if np.all(np.isfinite(grown[:, k]))
     }
@@ -171,19 +172,18 @@ def growth_in_doubt(
 
 
 def drawn_models(
-    readings: Array, parameters: Array, length: int, draws: int = _DRAWS
+    readings: Array, parameters: Array, blocks: Sequence[Integers], draws: int = _DRAWS
 ) -> tuple[Array, Array, Array]:
     """(H, R, P0), each (draws, ...), fitted to blocks drawn with replacement; fewer where hardly any has all of x."""
     x_scale, y_scale = np.std(parameters, axis=0), np.std(readings, axis=0)
     x = (parameters - np.mean(parameters, axis=0)) / x_scale
     y = (readings - np.mean(readings, axis=0)) / y_scale
     together = np.concatenate([np.ones((len(x), 1)), x, y], axis=1)
-    blocks = len(x) // length
-    moments = np.stack([part.T @ part for part in np.array_split(together, blocks)])
+    moments = np.stack([part.T @ part for part in (together[each] for each in blocks)])
     count, rng = x.shape[1], np.random.default_rng(_SEED)
     drawn = np.zeros((0, *moments.shape[1:]))
     for _ in range(_TRIES):
-        counts = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=draws)
+        counts = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=draws)
         more = np.einsum("dn,nij->dij", counts, moments)
         whole = np.linalg.eigvalsh(_covariances(more)[:, :count, :count])[:, 0] > _UNDETERMINED
         drawn = np.concatenate([drawn, more[whole]])[:draws]

@@ -83,7 +83,7 @@ class _Log:
 
     def stretches(self, apart: int) -> list[Stretch]:
         """What is learned from and judged."""
-        return stretches_of(len(self.rows), apart, self.classes.rows)
+        return stretches_of(len(self.rows), apart, self.classes.rows, self.rows.groups)
 
     def best(self, seen: Array, model: float) -> LogAuc:
         """The learned detector that tells most from these numbers (T, n); model: what the model says of it."""

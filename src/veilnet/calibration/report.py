@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from veilnet._core.words import plus_minus
 from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.outliers import Outlier, worst_of_each
 from veilnet.calibration.stream_report import StreamReport
@@ -90,6 +91,9 @@ class CalibrationReport:
     stream:         how rows follow one another, None where that is not known.
     promises:       private name -> the privacy that is free, with an interval for it.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
+    groups:         how many groups the rows fall into, None where nobody said.
+    over_groups:    private name -> the error that the messages of one row leave, and those of a whole group in which
+                    it stays constant, when agents send what is free.
     folds:          contiguous blocks of the held-out test.
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
     conditions:     condition numbers, units removed, of the parameters' correlation, of the noise
@@ -114,12 +118,15 @@ class CalibrationReport:
     readings: tuple[ReadingReport, ...]
     parameters: tuple[ParameterReport, ...]
     notes: tuple[str, ...] = ()
+    groups: int | None = None
+    over_groups: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         left_out = f" ({self.dropped} left out for missing values)" if self.dropped else ""
         lines = [
-            f"{self.rows} rows{left_out}, worth about {self.effective_rows:.0f} independent ones; "
-            f"held out in {self.folds} contiguous blocks.",
+            f"{self.rows} rows{left_out}{'' if self.groups is None else f' of {self.groups} groups'}, worth about "
+            f"{self.effective_rows:.0f} independent ones; held out in {self.folds} "
+            f"{'contiguous blocks' if self.groups is None else 'blocks of whole groups'}.",
             *([] if self.time is None else [str(self.time)]),
             *(f"{note}." for note in self.notes),
             "",
@@ -185,6 +192,11 @@ class CalibrationReport:
                 f"{name}: error variance {one}."
                 for name, one in self.promises.items()
                 if name not in self._two_valued
+            ),
+            *(
+                f"{name}: what is free to send leaves {plus_minus(once)} in one row, and {plus_minus(often)} of one "
+                "that stays constant over a whole group."
+                for name, (once, often) in self.over_groups.items()
             ),
             *worst_of_each(self.outliers),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -11,6 +12,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet._core.validation import unknown
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.timeline import TimeReport, timeline
 from veilnet.io.row_keys import looks_like_times
@@ -65,10 +67,14 @@ class Rows:
         )
 
 
-def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> Rows:
-    """Read a table; rows with missing values are refused or dropped, the others sorted by the column ``time``."""
-    if time is not None:
-        _refuse_other_role(time, roles)
+def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None, group: str | None = None) -> Rows:
+    """Read a table; rows with missing values are refused or dropped, the others sorted by the column ``time``.
+
+    group: the column whose values tell which rows belong together; these stand one after the other then.
+    """
+    for what, column in (("time", time), ("group", group)):
+        if column is not None:
+            _refuse_other_role(what, column, roles)
     notes: list[str] = []
     wanted = [*roles.parameters, *roles.readings]
     columns = read_columns(table, wanted, notes, time=time, readings=roles.readings)
@@ -78,20 +84,43 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     parameters = np.stack([columns[name] for name in roles.parameters], axis=1)[complete]
     numbers = np.flatnonzero(complete) + 1
     dropped = int(np.sum(~complete))
-    if time is None or len(readings) < 2:
-        segments = np.zeros(len(readings), np.intp)
-        return Rows(readings, parameters, segments, numbers, dropped, None, tuple(notes))
-    found = timeline(columns[time][complete], np.concatenate([readings, parameters], axis=1), time)
-    order = found.order
+    groups = None if group is None else _groups(table, group)[complete]
+    apart = np.zeros(len(readings), np.intp) if groups is None else groups
+    order, segments, report = np.argsort(apart, kind="stable"), np.sort(apart), None
+    if time is not None and len(readings) > 1:
+        found = timeline(columns[time][complete], np.concatenate([readings, parameters], axis=1), time, apart)
+        order, segments, report = found.order, found.segments, found.report
     return Rows(
         readings[order],
         parameters[order],
-        found.segments,
+        segments,
         numbers[order],
         dropped,
-        found.report,
+        report,
         tuple(notes),
+        None if groups is None else groups[order],
     )
+
+
+def _groups(table: Any, column: str) -> Integers:
+    """(T,) the group of each row of a table, from 0."""
+    names, rows = first_rows(table, sys.maxsize)
+    if column not in names:
+        raise InvalidRequest(str(unknown([column], names, "group")))
+    labels = np.array([row[names.index(column)].strip() for row in rows])
+    if np.any(labels == ""):
+        line = int(np.argmax(labels == "")) + 1
+        raise InvalidNetwork(
+            f"group: row {line} has nothing in the column {column!r}; say which group it is of"
+        )
+    found, groups = np.unique(labels, return_inverse=True)
+    if not 2 <= len(found) < len(labels):
+        what = "one value in every row" if len(found) < 2 else "another value in every row"
+        raise InvalidNetwork(
+            f"group: the column {column!r} has {what}; name one whose values repeat, a person, a session or a day, "
+            "or leave it out"
+        )
+    return groups.astype(np.intp)
 
 
 def unused_time_column(table: Any, roles: Roles) -> str | None:
@@ -102,12 +131,13 @@ def unused_time_column(table: Any, roles: Roles) -> str | None:
     return next((n for n in names if n not in used and looks_like_times(n, columns[n])), None)
 
 
-def _refuse_other_role(time: str, roles: Roles) -> None:
-    if not isinstance(time, str):
-        raise InvalidRequest(f"time: expected the name of a column, found {type(time).__name__}")
-    if time in roles.readings or time in roles.parameters:
+def _refuse_other_role(what: str, column: str, roles: Roles) -> None:
+    if not isinstance(column, str):
+        raise InvalidRequest(f"{what}: expected the name of a column, found {type(column).__name__}")
+    if column in roles.readings or (column in roles.parameters and what == "time"):
         raise InvalidRequest(
-            f"time: the column {time!r} is also a reading or a parameter; a time cannot be either, leave it out there"
+            f"{what}: the column {column!r} is also a reading or a parameter; a {what} cannot be either, leave it "
+            "out there"
         )
 
 

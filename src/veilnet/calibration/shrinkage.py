@@ -129,3 +129,25 @@ def effective_rows(rows: int, persistence: Array) -> Array:
     """How many independent rows a time series with this lag-1 correlation is worth, for its mean."""
     rho = np.clip(persistence, 0.0, _MOST_PERSISTENT)
     return np.asarray(np.maximum(rows * (1.0 - rho) / (1.0 + rho), 1.0))
+
+
+def worth_of_groups(centred: Array, groups: Integers) -> Array:
+    """How many independent rows each column is worth for its mean, where rows of one group resemble each other.
+
+    T / (1 + (n - 1) ρ), with ρ the part of the variance that the rows of a group share, by the analysis of variance,
+    and n = Σ n_g² / T rows of a group (Kish, 1965).
+    """
+    sizes = np.bincount(groups)
+    rows, count = len(centred), len(sizes)
+    if count < 2 or count == rows:
+        return np.full(centred.shape[1], float(count))
+    sums = np.stack(
+        [np.bincount(groups, column) for column in (centred - np.mean(centred, axis=0)).T], axis=1
+    )
+    means = sums / sizes[:, None]
+    between = np.sum(sizes[:, None] * means**2, axis=0) / (count - 1)
+    within = np.sum((centred - np.mean(centred, axis=0) - means[groups]) ** 2, axis=0) / (rows - count)
+    size = (rows - np.sum(sizes**2) / rows) / (count - 1)
+    shared = np.maximum(between - within, 0.0)
+    part = shared / np.maximum(shared + size * within, np.finfo(float).tiny)
+    return np.asarray(rows / (1.0 + (np.sum(sizes**2) / rows - 1.0) * part))

@@ -76,7 +76,7 @@ def fit_stream(model: LinearModel, rows: Rows, joint: Booleans) -> FittedStream:
 def held_out_gain(rows: Rows, joint: Booleans) -> Gain:
     """The gain on contiguous blocks of rows that neither model had seen, within each class where rows are sorted."""
     gains = []
-    for block in blocks_of(len(rows), _FOLDS, rows.parameters):
+    for block in blocks_of(len(rows), _FOLDS, rows.parameters, rows.groups):
         unseen = np.zeros(len(rows), bool)
         unseen[block] = True
         if determined(rows.parameters[~unseen]):  # a value in a handful of rows may all be in one block

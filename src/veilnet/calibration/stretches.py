@@ -77,14 +77,17 @@ def _kept_to_one(column: NDArray[Any], blocks: list[Integers]) -> bool:
     return min(times.values()) < 2 or max(map(len, found)) < 2
 
 
-def stretches_of(count: int, apart: int, classes: Integers | None = None) -> list[Stretch]:
+def stretches_of(
+    count: int, apart: int, classes: Integers | None = None, groups: Integers | None = None
+) -> list[Stretch]:
     """Four stretches of ``count`` rows, each at least ``apart`` rows away from those that are learned from for it.
 
-    classes: (count,) which value each row has, where values are to be distinguished.
+    classes: (count,) which value each row has, where values are to be distinguished; groups: as of
+             :func:`blocks_of`.
     """
     apart = max(apart, count // 100)
     found = []
-    for judged in blocks_of(count, STRETCHES, classes):
+    for judged in blocks_of(count, STRETCHES, classes, groups):
         near = np.zeros(
             count + 1, dtype=np.intp
         )  # +1 where rows next to a judged one begin, -1 where they end

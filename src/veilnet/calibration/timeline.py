@@ -94,15 +94,17 @@ class Timeline:
     report: TimeReport
 
 
-def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
+def timeline(seconds: Array, numbers: Array, column: str, groups: Integers | None = None) -> Timeline:
     """The order and the segments of rows by their times.
 
     seconds: when each row was measured, no value missing; numbers: (T, columns), to tell copies from conflicts;
-    column: where the times came from.
+    column: where the times came from; groups: (T,) which rows belong together, those of one before those of the next,
+    and no segment goes from one to the next.
     """
-    order = np.argsort(seconds, kind="stable")
+    groups = np.zeros(len(seconds), np.intp) if groups is None else groups
+    order = np.lexsort((seconds, groups))
     sorted_times = seconds[order]
-    repeats = np.concatenate([[False], np.diff(sorted_times) == 0])
+    repeats = np.concatenate([[False], (np.diff(sorted_times) == 0) & (np.diff(groups[order]) == 0)])
     kept = order[~repeats]
     first_of = np.cumsum(~repeats) - 1
     differing = np.any(numbers[order] != numbers[kept[first_of]], axis=1) & repeats
@@ -112,23 +114,27 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
             f"time: every row of the column {column!r} has the same time; give the column that tells when rows "
             "were measured, or leave time= out"
         )
-    steps = np.diff(times)
+    others = np.diff(groups[kept]) != 0
+    every, steps = np.diff(times), np.diff(times)[~others]
+    if not steps.size:
+        raise InvalidNetwork(f"time: no group has two times in the column {column!r}; leave time= out")
     step = float(np.median(steps))
+    cut = others | (every > _GAP * step)
     apart = steps > _GAP * step
     count = np.round(steps / step)
     near = (np.abs(steps / step - count) <= _NEAR) & (count >= 1) & (count <= _FEW_STEPS)
-    running_latest = np.maximum.accumulate(seconds)
+    in_turn = [seconds[groups == each] for each in np.unique(groups)]
     in_step = float(np.mean(near))
     length = nearest_round(step) if in_step >= _IN_STEP else None
     return Timeline(
         np.asarray(kept, np.intp),
-        np.concatenate([[0], np.cumsum(apart)]).astype(np.intp),
+        np.concatenate([[0], np.cumsum(cut)]).astype(np.intp),
         TimeReport(
             column=column,
-            first=float(times[0]),
-            last=float(times[-1]),
+            first=float(np.min(times)),
+            last=float(np.max(times)),
             step=step,
-            out_of_order=int(np.sum(seconds < running_latest)),
+            out_of_order=sum(int(np.sum(each < np.maximum.accumulate(each))) for each in in_turn),
             gaps=int(np.sum(apart)),
             longest_gap=float(np.max(steps[apart], initial=0.0)),
             missing_rows=int(np.sum(np.round(steps[apart] / step) - 1)),

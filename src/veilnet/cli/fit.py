@@ -47,6 +47,10 @@ _BLOCKS = option(
     "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
 )
 
+_GROUP = option(
+    "--group",
+    "The column of what rows belong to: a person, a session, a day. Only whole groups count as independent.",
+)
 _AGENT = option(
     "--agent",
     "What an agent reads: kitchen=T1,RH_1, or torso=torso_* for all that begin so. Once per agent.",
@@ -64,6 +68,7 @@ def command(
     time: str | None = option(
         "--time", "The column that tells when a row was measured: sorts rows, finds gaps."
     ),
+    group: str | None = _GROUP,
     stream: bool | None = _STREAM,
     report: Path | None = _REPORT,
     missing: str = _MISSING,
@@ -102,7 +107,7 @@ def command(
     if symbols:
         known = column_names(data)
         unused = {
-            "--time": time, "--stream": stream, "--report": report, "--independent": independent,
+            "--time": time, "--group": group, "--stream": stream, "--report": report, "--independent": independent,
             "--no-prior": no_prior, "--no-limits": no_limits, "--no-predictive": no_predictive, "--accept": accept,
         }  # fmt: skip
         refuse_other(unused)
@@ -120,6 +125,7 @@ def command(
         public=_columns(public, known),
         private=_columns(private, known),
         time=time,
+        group=group,
         stream=stream,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         noise="independent" if independent else "joint",
