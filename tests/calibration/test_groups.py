@@ -75,7 +75,6 @@ def test_what_is_stated_covers_people_who_were_not_calibrated() -> None:
     found = vn.Fusion(plan).estimate(sent)
     errors = found.public[:, 0] - later["u"]
     assert np.mean(np.abs(errors) < 1.96 * found.deviation[:, 0]) > 0.93
-    assert np.mean(np.abs(errors) < 1.96 * found.model_deviation[:, 0]) < 0.96
     assert found.deviation[0, 0] < 3 * np.sqrt(
         np.mean(errors**2)
     )  # normal offsets of people are covered generously
