@@ -65,7 +65,7 @@ class _Sanitizing(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not t
         agents: Mapping[str, Sequence[Any]] | str | None = None,
         *,
         privacy: float | Mapping[str, float] | None = None,
-        utility_loss: float | None = None,
+        utility_loss: float | str | None = None,
         common_factor: bool = False,
         random_state: Any = None,
     ) -> None:

@@ -14,6 +14,7 @@ import veilnet as vn
 from veilnet import cli
 from veilnet.calibration.fitting import fit_report
 from veilnet.calibration.limits import bulk, credible_limits
+from veilnet.calibration.outliers import stays_at_one_value
 
 ROLES = {"agents": {"room": ["T", "CO2"], "hall": ["T2"]}, "public": ["T_out"], "private": ["people"]}
 
@@ -168,3 +169,17 @@ def test_many_codes_are_one_sentence() -> None:
     assert "Outlier in T: 20 rows, worst row 1, " in str(made.report)
     assert made.report.rows == 380
     assert len(made.warnings) == 1
+
+
+def test_codes_within_the_limits_and_stuck_sensors_are_named() -> None:
+    """Planted: 0 for no value among temperatures, a sensor stuck for a day; and honest ones, one coarse."""
+    rng = np.random.default_rng(29)
+    honest = np.round(20 + 3 * rng.standard_normal(3000), 2)
+    coded, stuck, coarse = honest.copy(), honest.copy(), np.round(honest)
+    coded[rng.uniform(size=3000) < 0.05] = 0.0
+    stuck[1000:1144] = 19.5
+    columns = np.column_stack([honest, coded, stuck, coarse])
+    said = stays_at_one_value(columns, ["honest", "coded", "stuck", "coarse"], np.zeros(3000, np.intp))
+    assert [sentence.split()[0] for sentence in said] == ["coded", "stuck"]
+    assert f"is 0 in {np.sum(coded == 0)} rows:" in said[0]
+    assert "is 19.5 in 144 rows in a row" in said[1]

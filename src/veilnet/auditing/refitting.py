@@ -96,7 +96,7 @@ def refit(
     table: Any,
     *,
     privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
-    utility_loss: float | None = None,
+    utility_loss: float | str | None = None,
     time: str | None = None,
     missing: Missing = "refuse",
     accept: Sequence[str] = (),
@@ -192,7 +192,8 @@ def _asked_of(plan: Plan) -> dict[str, Any]:
     if targets or plan.worst_targets:
         worst = {name: Worst(value) for name, value in plan.worst_targets.items()}
         return {"privacy": targets | worst, **given_up}
-    return {"utility_loss": plan.most_loss, **given_up}
+    loss = plan.most_loss
+    return {"utility_loss": loss if loss is None or loss <= 1 else f"{100 * loss!r}%", **given_up}
 
 
 def _readings(network: Network) -> Mapping[str, Any]:

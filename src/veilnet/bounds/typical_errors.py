@@ -25,7 +25,7 @@ TYPICALLY_OFF = (
     f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
 )
 """What stands above errors."""
-_NEGLIGIBLE = 0.1  # of the model's error: less is not worth a sentence
+_NEGLIGIBLE = 0.33  # of the model's error: less makes it 5 % larger, which is not worth a sentence
 ROWS_OF_CONSTANT = 100
 """Rows of a constant x that are reported beside one."""
 

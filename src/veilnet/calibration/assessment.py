@@ -19,7 +19,7 @@ from veilnet.calibration.checks import (
 )
 from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.linear_model import LinearModel
-from veilnet.calibration.outliers import Outlier, far_from_explained, outliers
+from veilnet.calibration.outliers import Outlier, far_from_explained, outliers, stays_at_one_value
 from veilnet.calibration.predictive import Widening
 from veilnet.calibration.promises import over_groups
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
@@ -106,6 +106,7 @@ def assess(
         ),
         parameters=_parameter_reports(roles, parameters, rows.segments),
         notes=rows.notes,
+        repeated=tuple(stays_at_one_value(readings, roles.readings, rows.segments)),
     )
 
 

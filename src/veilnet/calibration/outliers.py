@@ -15,7 +15,13 @@ import numpy as np
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.limits import bulk, credible_limits
 
-__all__ = ["Outlier", "beyond_limits", "outliers", "worst_of_each"]
+__all__ = ["Outlier", "beyond_limits", "outliers", "stays_at_one_value", "worst_of_each"]
+
+_MANY_VALUES = 50  # different ones, of a reading that could move
+_OFTEN = 0.02  # part of the rows that have one value, where it counts as often
+_BESIDE = 10.0  # times as often as the next value: 0, -1 or 999 among readings
+_LONG = 50  # rows in a row at one value, at least
+_LONGER = 20.0  # times as long as 19 of 20 such runs
 
 
 @dataclass(frozen=True)
@@ -74,4 +80,30 @@ def worst_of_each(outliers: Sequence[Outlier]) -> list[str]:
         worst = max(mine, key=lambda one: one.deviations)
         rows = f"row {worst.row}" if len(mine) == 1 else f"{len(mine)} rows, worst row {worst.row}"
         sentences.append(f"Outlier in {column}: {rows}, {worst.deviations:.3g} deviations away.")
+    return sentences
+
+
+def stays_at_one_value(columns: Array, names: Sequence[str], segments: Integers) -> list[str]:
+    """A sentence for each reading that has one value far more often than any other, or stays at one for long.
+
+    A code for "no value" within credible limits (0, -1), or a sensor that is stuck. For a screen alone.
+    """
+    sentences = []
+    for column, name in zip(columns.T, names, strict=True):
+        values, counts = np.unique(column, return_counts=True)
+        if values.size <= _MANY_VALUES:
+            continue
+        most = int(np.argmax(counts))
+        often = counts[most] > max(_OFTEN * column.size, _BESIDE * np.sort(counts)[-2])
+        begins = np.flatnonzero(np.concatenate([[True], (np.diff(column) != 0) | (np.diff(segments) != 0)]))
+        runs = np.diff(np.append(begins, column.size))
+        longest = int(np.argmax(runs))
+        long = runs[longest] >= max(_LONG, _LONGER * np.quantile(runs, 0.95))
+        if often or long:
+            value, count = (column[begins[longest]], runs[longest]) if long else (values[most], counts[most])
+            how = "rows in a row" if long else "rows"
+            sentences.append(
+                f"{name} is {value:.6g} in {count} {how}: a code for no value, or a sensor that is stuck? If so, "
+                "leave these rows out and fit again."
+            )
     return sentences

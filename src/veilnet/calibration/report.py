@@ -91,6 +91,7 @@ class CalibrationReport:
     stream:         how rows follow one another, None where that is not known.
     promises:       private name -> the privacy that is free, with an interval for it.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
+    repeated:       readings that have one value suspiciously often or long, a sentence each.
     groups:         how many groups the rows fall into, None where nobody said.
     over_groups:    private name -> the error that the messages of one row leave, and those of a whole group in which
                     it stays constant, when agents send what is free.
@@ -118,6 +119,7 @@ class CalibrationReport:
     readings: tuple[ReadingReport, ...]
     parameters: tuple[ParameterReport, ...]
     notes: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     groups: int | None = None
     over_groups: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -199,6 +201,7 @@ class CalibrationReport:
                 for name, (once, often) in self.over_groups.items()
             ),
             *worst_of_each(self.outliers),
+            *self.repeated,
         ]
         return "\n".join(lines)
 

@@ -57,12 +57,12 @@ def fraction(text: str, option: str) -> float:
         raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
 
 
-def loss_allowed(text: str | None, option: str) -> float | None:
+def loss_allowed(text: str | None, option: str) -> float | str | None:
     """A utility loss: ``5%`` or ``0.05``. A bare 5 could be either 5 % or 500 %, and is asked about."""
     if text is None:
         return None
     if text.endswith("%"):
-        return fraction(text, option)
+        return value if (value := fraction(text, option)) <= 1 else text
     try:
         value = float(text)
     except ValueError:

@@ -60,7 +60,7 @@ def check(
 def design(
     parts: Parts | str | PathLike[str],
     privacy: float | Mapping[str, float] | None = None,
-    utility_loss: float | None = None,
+    utility_loss: float | str | None = None,
     power: float | Mapping[str, float] | None = None,
     *,
     give_up: str | Sequence[str] = (),

@@ -64,7 +64,7 @@ _NOT_FOR_STREAMS = {
 def design(
     network: Network,
     privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
-    utility_loss: float | None = None,
+    utility_loss: float | str | None = None,
     power: float | Mapping[str, float] | Sequence[float] | Array | None = None,
     method: Method = "auto",
     *,
@@ -91,7 +91,8 @@ def design(
                   over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction. Of a Secret,
                   ``Auc(0.6)``, ``Accuracy``, ``Power`` or ``Mu`` say how surely its change may be seen, over as long
                   as it lasts.
-    utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
+    utility_loss: loss allowed, 0.05 or "5%": most privacy, p_j >= t·weights_j with the largest common t. One above
+                  100 % is written as a text, "150%".
     power:        largest noise power tr Θ_i, one number, agent -> number, or one for each agent in sending order:
                   most privacy at perfect utility by noise alone.
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,7 +120,20 @@ def read_asked(
     if weights is None and given_up < set(network.private):
         weights = {name: 1.0 for name in network.private if name not in given_up}
     divided = dict(zip(network.private, read_weights(network, weights).tolist(), strict=True))
-    return Asked(most_loss=_at_least_zero(utility_loss, "utility_loss"), weights=divided, given_up=given_up)
+    return Asked(most_loss=read_loss(utility_loss), weights=divided, given_up=given_up)
+
+
+def read_loss(utility_loss: Any) -> float:
+    """The loss allowed, a fraction up to 1; any loss as a text, "5%" or "500%", of which no one takes 5 for 0.05."""
+    if isinstance(utility_loss, str) and utility_loss.strip().endswith("%"):
+        return _at_least_zero(utility_loss.strip()[:-1], "utility_loss") / 100
+    loss = _at_least_zero(utility_loss, "utility_loss")
+    if loss > 1:
+        raise InvalidRequest(
+            f"utility_loss: {loss:g} is a loss of {100 * loss:g} %; did you mean {loss:g} % (write {loss / 100:g}, "
+            f'or "{loss:g}%") or {100 * loss:g} % (write "{100 * loss:g}%")?'
+        )
+    return loss
 
 
 def read_give_up(network: Network, give_up: Any) -> frozenset[str]:
@@ -214,12 +228,23 @@ def refuse_worst(value: Any, what: str) -> None:
         )
 
 
+def _as_number(value: Any) -> str:
+    """What to write for "3x" or "50%", as the command line takes them."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([x%])\s*", value) if isinstance(value, str) else None
+    if found is None or not found[1].replace(".", "", 1).isdigit():
+        return ""
+    given = float(found[1])
+    number_ = given - 1 if found[2] == "x" else given / 100
+    how = f"{given:g}-fold" if found[2] == "x" else f"by {given:g} %"
+    return f"; a variance that grows {how} is {number_:g}" if number_ >= 0 else ""
+
+
 def _at_least_zero(value: Any, what: str) -> float:
     refuse_worst(value, what)
     try:
         as_float = float(value)
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"{what}: expected a number, found {value!r}") from error
+        raise InvalidRequest(f"{what}: expected a number, found {value!r}{_as_number(value)}") from error
     if not np.isfinite(as_float) or as_float < 0:
         raise InvalidRequest(f"{what}: expected a finite number of at least 0, found {as_float}")
     return as_float

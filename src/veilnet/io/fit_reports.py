@@ -26,11 +26,11 @@ def report_path(network: Path) -> Path:
 
 
 def save_fit_report(path: Path, fingerprint: str, report: Mapping[str, Any], warnings: Any) -> None:
-    """Write a report, already made of plain numbers, text, lists and dictionaries, without its outliers.
+    """Write a report, already made of plain numbers, text, lists and dictionaries, without its outliers and codes.
 
     Row and distance of an outlier, with the mean and deviation beside it, are a private value; warnings count them.
     """
-    told = {key: value for key, value in report.items() if key != "outliers"}
+    told = {key: value for key, value in report.items() if key not in ("outliers", "repeated")}
     document = {
         "format": _FORMAT, "version": 1, "network": fingerprint, "report": told, "warnings": warnings,
     }  # fmt: skip

@@ -64,7 +64,12 @@ class Ask:
         if not self.pays:
             return design(network, progress=progress)
         if self.loss is not None:
-            return design(network, utility_loss=self.loss, give_up=self.give_up, progress=progress)
+            return design(
+                network,
+                utility_loss=self.loss if self.loss <= 1 else f"{100 * self.loss!r}%",
+                give_up=self.give_up,
+                progress=progress,
+            )
         return design(network, privacy=self.targets, give_up=self.give_up, progress=progress)
 
     def command(self, file: str, model_error: float | None = None) -> str:
