@@ -129,8 +129,9 @@ def test_what_was_held_out_is_in_files_estimates_and_words(tmp_path: Path) -> No
     assert not found.outside[0]
     far = fusion.estimate({agent: np.full(each.shape, 50.0) for agent, each in messages.items()})
     assert far.outside[0]
-    assert f"±{found.deviation[0]:.2g}" in str(plan)
-    assert "model alone" in str(plan)
+    loud = vn.design(network.replace(held_out={"u": replace(held, beyond=3.0)}))
+    whole = np.hypot(3.0, found.model_deviation[0])
+    assert f"±{whole:.2g} (model alone ±{found.model_deviation[0]:.2g}" in str(loud)
     alone = vn.fit(table, AGENTS, ["u"], ["g"], predictive=False)
     assert alone.held_out == {}
     assert "model alone" not in str(vn.design(alone))
