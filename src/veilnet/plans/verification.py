@@ -40,6 +40,7 @@ from veilnet.plans.release_grid import with_release_grid
 from veilnet.review.inspection import inspect
 from veilnet.sums.handing_out import handed_out
 from veilnet.sums.merging import merged_like
+from veilnet.sums.program import proved_gap
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.notes import limit_notes, refuse_narrow_limits
 
@@ -339,6 +340,17 @@ def _floor_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
 
 def _proof_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     """The proof of the gap, checked anew on this network from its multipliers alone."""
+    multipliers = saved.details.get("multipliers")
+    if multipliers is not None:
+        promise = saved.promise
+        asked = {
+            name: max(promise.targets.get(name, 0.0), promise.floors.get(name, 0.0))
+            for name in promise.privacy
+        }
+        loss = -promise.utility if promise.targets or promise.most_loss is None else promise.most_loss
+        gap = proved_gap(network, multipliers, loss, promise.privacy, asked if promise.targets else {})
+        note = "" if np.isfinite(gap) else "its multipliers prove nothing on this network"
+        yield Check("gap to the best of all mechanisms", not note, found=gap, note=note)
     if saved.proof_file is None:
         return
     name, proof = saved.proof_file

@@ -10,7 +10,7 @@ Read in this order:
 - ``merging``:   groups as larger agents: the merged network, and what each member does of the group's sanitizer.
 - ``handing_out``: what each member does of its group's sanitizer, on one grid, modulo how many bits.
 - ``program``:   one group of all with a full prior: every trade-off, exactly, by a program in J variables.
-- ``collusion``: what the centre knows with one or two agents on its side.
+- ``collusion``: what the centre knows with one or two agents on its side; ``comparing`` sets it beside shares.
 - ``masks``, ``shamir``, ``rounds``, ``two_centres``: the protocol, on whole numbers.
 
 What a member's file holds
