@@ -47,7 +47,7 @@ BENCHMARKS = {
     ),
     "bounds": Benchmark("foundation.py", "bounds with bare NumPy lines"),
     "perfect": Benchmark("perfect.py", "the closed form with CVXPY", ("--quick",)),
-    "sums": Benchmark("sum_groups.py", "shares with sums of groups of agents", ("--quick",)),
+    "sum-privacy": Benchmark("sum_groups.py", "shares with sums of groups of agents", ("--quick",)),
     "power": Benchmark("power_instances.py", "the power-limited design with CVXPY", ("--count", "2")),
     "tradeoff": Benchmark(
         "tradeoff.py",
