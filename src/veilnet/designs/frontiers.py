@@ -35,7 +35,7 @@ from veilnet.verdict.exact_test import Verdict, check
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Frontier", "Point", "frontier"]
+__all__ = ["Frontier", "Point", "frontier", "through"]
 
 _POINTS = 20
 _POINTS_OR_LIST = "points: it counts points where no list is given; leave it out, or privacy="
@@ -402,10 +402,27 @@ def _plans(
         if tradeoff is None or curve is None:
             tradeoff = tradeoff_of(verdict, options)
             curve = tradeoff.curve(np.ones(len(names)), {})
-        plans[level] = tradeoff.least_loss(wanted, curve)
-        if False in answers:
+        found = tradeoff.least_loss(wanted, curve)
+        if False in answers:  # what a search had found when it was stopped may cost many times too much
             break
+        plans[level] = found
     return plans, False in answers
+
+
+def through(curve: Frontier, plan: Plan) -> Frontier:
+    """The curve with a plan on it, and no point above what that plan serves for; of secrets it stays as it is.
+
+    A search may miss what another one found: a plan that is known says what its privacy costs at most.
+    """
+    level = min(plan.privacy.values())
+    if curve.seen or not curve.ceiling < level <= curve.limit:
+        return curve
+    plans = {point.asked: point.plan for point in curve.rows if point.plan is not None}
+    if level not in plans or plans[level].utility < plan.utility:
+        plans[level] = plan
+    beyond = [point for point in curve.rows if point.plan is None]
+    found = [_point(each, curve.limit, plans) for each in sorted(plans)]
+    return replace(curve, rows=(*found, *beyond))
 
 
 def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:

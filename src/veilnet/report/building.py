@@ -15,7 +15,7 @@ from veilnet._core.words import NOTHING
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
-from veilnet.designs.frontiers import Frontier, frontier
+from veilnet.designs.frontiers import Frontier, frontier, through
 from veilnet.designs.secrets import Auc
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.plan import Plan
@@ -155,7 +155,7 @@ def traced_frontier(
     seconds: float = _SECONDS,
     progress: Progress | None = None,
 ) -> Frontier | None:
-    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing."""
+    """The frontier of a plan's network through the plan, as far as it can be traced in so many seconds, if at all."""
     if by_stacks(plan.network):  # no trade-offs are searched for on streams of so many agents
         return None
     until = time.monotonic() + seconds
@@ -165,7 +165,7 @@ def traced_frontier(
         told = True if progress is None else progress(what, part)
         return told is not False and time.monotonic() < until
 
-    curve = frontier(plan.network, levels, progress=going)
+    curve = through(frontier(plan.network, levels, progress=going), plan)
     return curve if curve.rows else None
 
 
