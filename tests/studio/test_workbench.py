@@ -16,6 +16,7 @@ pytest.importorskip("starlette")
 
 import veilnet as vn
 from helpers.small_network import small_network
+from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
 from veilnet import cli
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
@@ -127,7 +128,7 @@ def test_what_if_tells_what_the_bounds_say(with_house: Workbench) -> None:
 def test_what_is_taken_away_is_what_was_shown(with_house: Workbench, tmp_path: Path, capsys) -> None:
     with_house.ask({"privacy": {"gait": 12.0}})
     now = with_house.now
-    with zipfile.ZipFile(io.BytesIO(plan_archive(now))) as archive:
+    with zipfile.ZipFile(io.BytesIO(plan_archive(now.plan))) as archive:
         archive.extractall(tmp_path)
     loaded = vn.Plan.load(tmp_path / "plan")
     assert loaded.privacy == pytest.approx(now.plan.privacy)
@@ -261,3 +262,24 @@ def test_a_name_of_ten_thousand_characters_is_refused(bench: Workbench) -> None:
     with pytest.raises(vn.VeilnetError, match="at most 100 printable characters") as caught:
         bench.open_network("n.toml", text.encode())
     assert len(str(caught.value)) < 500
+
+
+def test_symbols_are_certified_by_blocks_and_each_plan_can_be_chosen(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    write_symbol_table(tmp_path / "log.csv", symbol_table(240))
+    bench.open_table("log.csv", (tmp_path / "log.csv").read_bytes())
+    roles = {"agents": AGENTS, "public": ["activity"], "private": ["person"], "blocks": "session"}
+    with pytest.raises(vn.InvalidRequest, match="blocks: "):
+        bench.fit(roles)
+    with pytest.raises(vn.InvalidRequest, match="none is a reading yet"):
+        bench.learn(roles | {"agents": {}})
+    bench.learn(roles)
+    assert bench.jobs["symbols"].wait(300)
+    for place, plan in enumerate(bench.learned.plans):
+        bench.choose({"plan": place})
+        assert bench.learned.plan is plan
+        assert plan.certificate["person"].blocks == 40, "half of the sessions"
+        assert "--blocks session" in view(bench)["symbols"]["command"]
+    with pytest.raises(vn.InvalidRequest, match="plan: "):
+        bench.choose({"plan": len(bench.learned.plans)})
