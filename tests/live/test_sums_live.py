@@ -109,6 +109,16 @@ def test_an_epoch_is_never_begun_twice_though_the_room_is_killed_in_it(live: Sum
     assert live.estimates[-1].estimate.missing == ()
 
 
+def test_a_room_killed_while_an_epoch_is_begun_says_nothing_of_it_later(live: SummedHouse) -> None:
+    room = ROOMS[0]
+    live.agents[room].store.reserve(live.plan_id, [1])
+    live.start(room)
+    assert live.agents[room].recover() == [1]
+    assert live.agents[room].store.count_waiting() == 0
+    assert live.agents[room].store.ledger().releases == 0
+    assert not live.agents[room].store.unfinished()
+
+
 def test_a_plan_of_sums_runs_in_no_other_way(live: SummedHouse) -> None:
     room = ROOMS[0]
     agent = live.agents[room]

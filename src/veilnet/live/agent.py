@@ -125,7 +125,10 @@ class LiveAgent:
         """Say of every epoch that an earlier run reserved, and kept nothing for, that it was missed; these epochs."""
         found = []
         for reserved, plan, key in self.store.unfinished():
-            if plan == self.plan and reserved.epoch <= self.store.last_epoch:
+            if self._rounds is not None:  # its round is over, and nobody waits for a word of it
+                self.store.keep(plan, [Kept(reserved, b"", released=False)])
+                self.store.settle([(reserved.sequence, reserved.sequence)])
+            elif plan == self.plan and reserved.epoch <= self.store.last_epoch:
                 self._release([reserved], np.full((1, self.sanitizer.readings), np.nan))
             else:
                 payload = self._sealed(reserved, None, plan, self.store.remembered(key))
