@@ -190,20 +190,21 @@ class CalibrationReport:
             "",
             f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
             f"{_span([r.widened for r in self.readings])}.",
-            *(
-                f"{name}: error variance {one}."
-                for name, one in self.promises.items()
-                if name not in self._two_valued
-            ),
-            *(
-                f"{name}: what is free to send leaves {plus_minus(once)} in one row, and {plus_minus(often)} of one "
-                "that stays constant over a whole group."
-                for name, (once, often) in self.over_groups.items()
-            ),
+            *self._promised(),
             *worst_of_each(self.outliers),
             *self.repeated,
         ]
         return "\n".join(lines)
+
+    def _promised(self) -> list[str]:
+        """What is free of each private parameter; and of rows in groups, for a row and for a whole group."""
+        of_groups = [
+            f"{name}: what is free to send leaves {plus_minus(once)} in one row, and {plus_minus(often)} of one that "
+            "stays constant over a whole group."
+            for name, (once, often) in self.over_groups.items()
+        ]
+        free = {name: one for name, one in self.promises.items() if name not in self._two_valued}
+        return [*(f"{name}: error variance {one}." for name, one in free.items()), *of_groups]
 
     @property
     def _two_valued(self) -> set[str]:

@@ -47,6 +47,7 @@ _BLOCKS = option(
     "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
 )
 
+_TIME = option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
 _GROUP = option(
     "--group",
     "The column of what rows belong to: a person, a session, a day. Only whole groups count as independent.",
@@ -65,9 +66,7 @@ def command(
     public: list[str] = _PUBLIC,
     private: list[str] = _PRIVATE,
     out: Path | None = option("--out", "Network file to write: .toml, .json or .npz."),
-    time: str | None = option(
-        "--time", "The column that tells when a row was measured: sorts rows, finds gaps."
-    ),
+    time: str | None = _TIME,
     group: str | None = _GROUP,
     stream: bool | None = _STREAM,
     report: Path | None = _REPORT,
