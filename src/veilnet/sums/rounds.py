@@ -181,7 +181,7 @@ class SumAgent:
             if member in self.known:
                 raise SumRefused(
                     f"{member!r} has another key than before; under one plan a key is never replaced: sign the plan "
-                    "anew, as another version, if the agent lost its store"
+                    "anew, as another version, if the agent has a new identity"
                 )
             identity = self._identities.get(member)
             if identity is None or not verified(
