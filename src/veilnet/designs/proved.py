@@ -71,8 +71,12 @@ def quickly_proved(plan: Plan, weights: Mapping[str, float] | None = None) -> Pl
     if plan.network.is_stream or np.isfinite(plan.gap) or plan.method == "power":
         return plan
     by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
-    proof = _prove(plan, None, by_name, silent)
-    return plan if proof is None else plan.with_proof(proof)
+    try:
+        with np.errstate(all="ignore"):
+            proof = _prove(plan, None, by_name, silent)
+            return plan if proof is None else plan.with_proof(proof)
+    except (np.linalg.LinAlgError, ValueError, InvalidPlan):
+        return plan  # the network is beyond what doubles can bound; the plan stands without
 
 
 def refuse_proof_of_streams() -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -123,6 +124,8 @@ def _prove(
 ) -> Proof | None:
     if not question.privacy or not question.loss > 0:
         return None
+    if gap is None and SETTINGS.quick_agents < network.S:
+        return None
     standard = standard_form(network)
     if standard.coupling is not None and (gap is None or SETTINGS.most_correlated < network.N):
         return None  # splitting the noise alone takes longer than a quick proof may
@@ -208,7 +211,10 @@ def _by_rapidities(best: _Best, told: list[Array], progress: Progress, *, quick:
             size = best.form.size * len(best.form.public) * policies * whole
             if best.enough() or size > (SETTINGS.quick_size if quick else SETTINGS.most_size):
                 return
-            _ascend(best, first, policies, progress, SETTINGS.quick_rounds if quick else SETTINGS.rounds)
+            with suppress(
+                np.linalg.LinAlgError
+            ):  # t went beyond floating point: what was proved before counts
+                _ascend(best, first, policies, progress, SETTINGS.quick_rounds if quick else SETTINGS.rounds)
 
 
 def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, rounds: int) -> None:

@@ -33,7 +33,8 @@ class ProofSettings:
     memory:          of the curvature.
     definite:        a prior whose least information, of the raw information 1, is below this leaves the sum singular.
     quick_gap, quick_size, quick_rounds: without a gap asked for: when to stop, entries of W beyond which the closed
-                     form is all, and the rounds; most_size is that of proofs asked for.
+                     form is all, and the rounds; most_size is that of proofs asked for. Beyond quick_agents agents
+                     nothing is tried unless it is asked for.
     most_correlated: readings up to which correlated noise is split.
 
     The interior-point method, entries counted over all cones together:
@@ -80,6 +81,7 @@ class ProofSettings:
     quick_gap: float = 0.01
     quick_size: int = 600
     quick_rounds: int = 5
+    quick_agents: int = 200
     most_size: int = 40_000
     most_correlated: int = 100
 
