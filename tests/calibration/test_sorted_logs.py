@@ -60,7 +60,7 @@ def test_a_class_in_hardly_any_block_has_no_interval_and_a_reason() -> None:
     table, named = sorted_log([990, 10])
     readings = np.stack([table[f"y{k}"] for k in range(4)], axis=1)
     parameters = np.stack([table["u"], table[named[0]]], axis=1)
-    observe, _, covariance = drawn_models(readings, parameters, 62)
+    observe, _, covariance = drawn_models(readings, parameters, np.array_split(np.arange(1000), 16))
     assert np.min(covariance[:, 1, 1]) > 1e-4
     assert np.max(np.abs(observe)) < 10 * np.max(np.abs(np.linalg.lstsq(parameters, readings)[0]))
     many = fitted([40] * 16, time="time")  # sixteen blocks, and a class for each
