@@ -15,6 +15,7 @@ from veilnet.cli import run
 from veilnet.cli._options import in_options
 from veilnet.cli._shared import loss_allowed, targets
 from veilnet.designs.frontiers import _default_levels
+from veilnet.designs.questions import read_loss
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 
@@ -100,7 +101,7 @@ def test_a_loss_is_a_percentage_or_a_fraction_and_a_bare_five_is_asked_about(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert loss_allowed("5%", "--utility-loss") == loss_allowed("0.05", "--utility-loss") == 0.05
-    assert loss_allowed("250%", "--utility-loss") == 2.5
+    assert read_loss(loss_allowed("250%", "--utility-loss")) == 2.5  # as a design takes it
     for bare in ("5", "1", "1e2"):
         with pytest.raises(InvalidRequest, match="did you mean"):
             loss_allowed(bare, "--utility-loss")
