@@ -118,3 +118,10 @@ def test_a_stream_that_forgets_slowly_is_promised_around_gaps_too(kept: float) -
     plan = vn.design(network)
     assert plan.privacy_with_gaps is not None
     assert 0.9 * plan.privacy["g"] < plan.privacy_with_gaps["g"] < plan.privacy["g"]
+
+
+def test_where_nothing_is_free_a_gap_promises_nothing_and_the_plan_is_confirmed() -> None:
+    """The bound alone is below zero there (-0.046); no message knows more than the readings."""
+    plan = vn.design(random_stream(3, sizes=(1, 1), parameters=2, private_rows=(1,), radius=0.9))
+    assert plan.privacy_with_gaps["g0"] == pytest.approx(0.0, abs=1e-12)
+    assert plan.certificate.ok

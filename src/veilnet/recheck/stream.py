@@ -67,7 +67,9 @@ class StreamRecheck:
             best = np.array([float(np.trace(self._raw.error(rows))) for rows in groups])
             asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
             usual = np.minimum(usual, least_errors_with_gaps(self._window, groups, asked) / best - 1.0)
-        return dict(zip(claimed, usual.tolist(), strict=True))
+        # Messages are functions of readings and of draws that nobody knows: no error is below that of raw streams.
+        # The bound from below may be, where a window is too short for what it gives away at its ends.
+        return dict(zip(claimed, np.maximum(usual, 0.0).tolist(), strict=True))
 
     def shown_anew(self, rows: Array) -> bool:
         """Whether a memory holds what no message ever bounds of A x: one that begins anew shows it."""
