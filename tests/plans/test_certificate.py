@@ -88,7 +88,7 @@ def test_a_plan_whose_target_is_missed_is_not_returned() -> None:
 MAY_BE_IMPORTED = {
     "veilnet._core.errors", "veilnet._core.twofold", "veilnet._core.types",
     "veilnet.model.network", "veilnet.model.common", "veilnet.model.stream_size",
-    "veilnet.agent.sanitizer", "veilnet.agent.mechanisms",
+    "veilnet.agent.sanitizer", "veilnet.agent.sanitizer_stacks", "veilnet.agent.mechanisms",
     "veilnet.plans.asked",  # numbers that were asked for, no formula
 }  # fmt: skip
 

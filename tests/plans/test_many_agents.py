@@ -271,7 +271,7 @@ def test_kernels_add_up_over_parts() -> None:
         (kernels.raw_triangle(observe[k : k + 7], roots[k : k + 7]) for k in range(0, 60, 7)), 5
     )
     dense = sum(h.T @ np.linalg.solve(r, h) for h, r in zip(observe, noise, strict=True))
-    for each in (whole.T @ whole, parts.T @ parts, sums.raw_information(observe, noise)):
+    for each in (whole.T @ whole, parts.T @ parts, sums.raw_sum(observe, noise)):
         np.testing.assert_allclose(each, dense, rtol=1e-10)
     compression = np.random.default_rng(2).standard_normal((60, 2, 4))
     flags = np.tile([0.0, 1.0], (60, 1))

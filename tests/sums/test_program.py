@@ -72,12 +72,11 @@ def test_plans_of_one_sum_are_optimal_and_say_so(seed: int) -> None:
     plan = vn.design(network, privacy=targets, summed=True)
     assert plan.gap == 0.0
     assert all(plan.privacy[name] >= target for name, target in targets.items())
-    within = vn.design(network, utility_loss=-plan.utility, weights=targets, summed=True)
+    within = vn.design(network, utility_loss=f"{-100 * plan.utility!r}%", weights=targets, summed=True)
     assert within.gap == 0.0
-    # the two questions are inverse to each other
-    assert {name: within.privacy[name] / target for name, target in targets.items()} == pytest.approx(
-        dict.fromkeys(targets, min(plan.privacy[name] / targets[name] for name in targets)), rel=1e-4, abs=0.2
-    )
+    # the two questions are inverse to each other; a parameter that does not bind may be hidden better
+    reached = [min(each.privacy[name] / targets[name] for name in targets) for each in (plan, within)]
+    assert reached[1] == pytest.approx(reached[0], rel=1e-5)
 
 
 def test_any_multipliers_bound_from_below_and_poor_ones_say_how_far() -> None:

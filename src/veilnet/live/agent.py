@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +25,11 @@ from veilnet.agent.stream import Stream
 from veilnet.io.agent_store import AgentStore, Kept, Reserved
 from veilnet.io.outbox import SHORT, Message, Unsealed
 from veilnet.live.messages import MOST_BYTES, Seal
-from veilnet.live.sum_rounds import SumRounds
-from veilnet.sums.masks import Words
 from veilnet.symbols.agent import SymbolAgent
+
+if TYPE_CHECKING:  # cryptography, which an agent without sums does not need
+    from veilnet.live.sum_rounds import SumRounds
+    from veilnet.sums.masks import Words
 
 __all__ = ["Exhausted", "LiveAgent", "ReleaseOutcome", "check_runnable"]
 

@@ -66,7 +66,7 @@ class Ask:
         if self.loss is not None:
             return design(
                 network,
-                utility_loss=self.loss if self.loss <= 1 else f"{100 * self.loss!r}%",
+                utility_loss=self.loss if self.loss <= 1 else f"{100 * self.loss:.12g}%",
                 give_up=self.give_up,
                 progress=progress,
             )

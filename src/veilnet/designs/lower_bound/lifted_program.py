@@ -15,14 +15,13 @@ then those of each X_i. Every cone acts on the slots alone, the same way for eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.plans.lower_bound.lifted_form import LiftedForm
 from veilnet.plans.lower_bound.theorem import heard_by
 
@@ -123,11 +122,13 @@ def lifted_design(form: LiftedForm, rows: Array, told: list[Array]) -> Array:
     return np.asarray(np.concatenate(parts)[:, None] * (v[a] * v[b])[None, :])
 
 
-def shrink_of(form: LiftedForm, sanitizers: Sequence[Sanitizer]) -> list[Array]:
+def shrink_of(form: LiftedForm, sent: Mechanisms) -> list[Array]:
     """X_i = D_i^½ C_i'(C_i D_i C_i' + Θ_i)^+ C_i D_i^½, D_i the own noise of agent i in this form."""
-    found = []
-    for root, sanitizer in zip(form.roots, sanitizers, strict=True):
-        compression = sanitizer.compression @ root
-        covariance = compression @ compression.T + sanitizer.noise
-        found.append(compression.T @ np.linalg.pinv(covariance, rcond=1e-13, hermitian=True) @ compression)
-    return found
+    found: dict[int, Array] = {}
+    for stack in sent.stacks:
+        compression = stack.compression @ np.stack([form.roots[place] for place in stack.places])
+        turned = np.swapaxes(compression, 1, 2)
+        covariance = compression @ turned if stack.noise is None else compression @ turned + stack.noise
+        shrink = turned @ np.linalg.pinv(covariance, rcond=1e-13, hermitian=True) @ compression
+        found |= dict(zip(stack.places.tolist(), shrink, strict=True))
+    return [found[place] for place in range(len(found))]

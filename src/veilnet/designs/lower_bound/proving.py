@@ -11,6 +11,7 @@ import numpy as np
 
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.joint.lbfgs import Curvature
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
@@ -131,7 +132,7 @@ def _prove(
         return None  # splitting the noise alone takes longer than a quick proof may
     common = None if standard.coupling is None else split_noise(standard.coupling, standard.blocks)
     form = lifted_form(network, common)
-    told = shrink_of(form, [design[agent] for agent in network.agents])
+    told = shrink_of(form, mechanisms(network, design))
     best = _Best(form, question, SETTINGS.quick_gap if gap is None else gap)
     _by_rapidities(best, told, progress, quick=gap is None)
     if (
