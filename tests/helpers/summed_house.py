@@ -77,6 +77,7 @@ class SummedHouse:
         assert sanitizer.summed is not None
         terms = Terms(self.plan_id, sanitizer.summed, sanitizer.sent)
         publics = {name: key.public_key() for name, key in self._identities.items()}
+        store = AgentStore(self.folder / f"{room}.sqlite", room)
         self.rounds[room] = SumRounds(
             terms,
             room,
@@ -85,8 +86,8 @@ class SummedHouse:
             lambda m: self._publish(room, m),
             self.wait,
             self.said.append,
+            store.id,
         )
-        store = AgentStore(self.folder / f"{room}.sqlite", room)
         noise = noise_source(ROOMS.index(room))
         self.agents[room] = LiveAgent(
             store, self.seals[room], sanitizer, self.plan_id, noise, rounds=self.rounds[room]

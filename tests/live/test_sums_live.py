@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import veilnet as vn
 from helpers.summed_house import ROOMS, SummedHouse, room_readings
 from veilnet._core.types import Array
 from veilnet.agent.randomness import noise_source
 from veilnet.centre.fusion import Fusion
+from veilnet.io.agent_store import begin_agent_store
 from veilnet.live.agent import LiveAgent
 from veilnet.sums.terms import FromCentre, Sharing, Survivors
 
@@ -124,3 +126,23 @@ def test_a_plan_of_sums_runs_in_no_other_way(live: SummedHouse) -> None:
     agent = live.agents[room]
     with pytest.raises(Exception, match="start the agent anew"):
         LiveAgent(agent.store, live.seals[room], live.sanitizers[room], live.plan_id)
+
+
+def test_a_store_that_is_begun_anew_has_another_key(live: SummedHouse) -> None:
+    """The masks of an epoch follow from the keys: a store that forgot its epochs must not repeat them."""
+    room = ROOMS[0]
+    before = live.rounds[room]._hello.public
+    live.start(room)
+    assert live.rounds[room]._hello.public == before
+    live.agents[room].store.close()
+    (live.folder / f"{room}.sqlite").unlink()
+    begin_agent_store(live.folder / f"{room}.sqlite", room)
+    live.start(room)
+    assert live.rounds[room]._hello.public != before
+
+
+def test_a_running_room_takes_up_no_other_plan_of_its_sum(live: SummedHouse) -> None:
+    """Terms are of one plan: members of two plans would add up what does not belong together."""
+    room = ROOMS[0]
+    with pytest.raises(vn.InvalidPlan, match="start the agent anew"):
+        live.agents[room].take_up(live.sanitizers[room], "f" * 32)

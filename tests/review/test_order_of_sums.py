@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import veilnet as vn
 from veilnet.agent.membership import Membership
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.io.acceptance import accept
+from veilnet.io.statements import Statement
 from veilnet.review.order import what_more
+
+STATEMENT = Statement(
+    "veilnet-signed/1", "x", "0" * 64, None, 1, "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z", None
+)
 
 
 def member(threshold: int | None, members: tuple[str, ...] = ("hall", "bath", "study", "attic")) -> Sanitizer:
@@ -27,3 +38,18 @@ def test_less_company_asks_for_consent_and_more_does_not() -> None:
     ):
         (more,) = what_more(other, agreed)
         assert word in more
+
+
+def test_another_plan_of_a_sum_always_asks_for_consent(tmp_path: Path) -> None:
+    """What hides a member's messages is in the others' files: its own may stay as it is, and hide nothing."""
+    path = tmp_path / "hall.json"
+
+    def signed(version: int, sha256: str) -> Statement:
+        return replace(STATEMENT, version=version, sha256=sha256)
+
+    accept(path, member(3), signed(1, "1" * 64))
+    accept(path, member(3), signed(1, "1" * 64))  # the same file, at the next start
+    with pytest.raises(vn.InvalidPlan, match="other members"):
+        accept(path, member(3), signed(2, "2" * 64))
+    accept(path, member(3), signed(2, "2" * 64), confirmed=True)
+    accept(path, member(3), signed(2, "2" * 64))

@@ -127,6 +127,14 @@ class PlanFile:
         return found, plan, signed
 
 
+def _unseen_company(sanitizer: Sanitizer | None, before: Accepted) -> tuple[str, ...]:
+    """Why another plan of a sum is always agreed to anew: an agent's file does not say what hides its messages."""
+    agreed = before.agreed
+    if sanitizer is None or sanitizer.summed is None or agreed is None or agreed.summed is None:
+        return ()
+    return ("what the other members of its sum add is not in its file, and may be less than before",)
+
+
 def accept(
     path: Path,
     sanitizer: Sanitizer | None,
@@ -148,6 +156,8 @@ def accept(
     if why:
         raise InvalidPlan(f"{path}: refused ({why}), so nothing is sent")
     more = () if confirmed or sanitizer is None else more_told(sanitizer, before)
+    if before is not None and before.fingerprint != statement.sha256 and not confirmed:
+        more += _unseen_company(sanitizer, before)
     if more:
         raise InvalidPlan(
             f"{path}: refused (it tells more than the plan that was agreed to: {join_names(more)}), so nothing is "

@@ -107,7 +107,9 @@ class LiveAgent:
         if isinstance(self._seal, Seal):
             check_runnable(sanitizer, plan)
             summed = sanitizer.summed if isinstance(sanitizer, Sanitizer) else None
-            if summed != (None if self._rounds is None else self._rounds.terms.membership):
+            terms = None if self._rounds is None else self._rounds.terms
+            known = None if terms is None else terms.membership
+            if summed != known or (terms is not None and plan[:SHORT] != terms.plan[:SHORT]):
                 raise InvalidPlan(
                     "plan: its messages are added up with those of others; start the agent anew with it"
                 )

@@ -166,7 +166,8 @@ class SumDesk:
         except TooFew as error:
             opening = str(error)
         del group.going[epoch]
-        group.last = max(group.last, epoch)
+        if isinstance(opening, OpenedSum):  # an epoch that one member alone began, far ahead, ends no other
+            group.last = max(group.last, epoch)
         self._over.setdefault(epoch, {})[group.name] = opening
         ended = Ended(epoch, opening if isinstance(opening, str) else "")
         self._out += [(group.terms.members[number], ended) for number in going.sum.shares]

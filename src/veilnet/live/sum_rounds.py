@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from veilnet._core.errors import InvalidPlan
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.connecting import Address
 from veilnet.live.keys import Credentials
@@ -68,6 +69,7 @@ class SumRounds:
     publish:    says something to the centre.
     patience:   seconds that the centre may take for one epoch.
     say:        told what the agent's owner should know.
+    store:      the id of the store that knows which epochs were begun.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class SumRounds:
         publish: Callable[[FromAgent], None],
         patience: float,
         say: Callable[[str], None],
+        store: bytes,
     ) -> None:
         self.terms, self._publish, self._patience, self._say = terms, publish, patience, say
-        # the same after a restart, and another for other terms, so that nothing has to be kept
-        seed = expanded(identity.private_bytes_raw(), b"veilnet sum key\n" + terms.digest, KEY_BYTES)
+        # The same after a restart, so that nothing has to be kept. Another for other terms and for another store: the
+        # store knows which epochs were begun, and the masks of an epoch must never come twice.
+        seed = expanded(identity.private_bytes_raw(), b"veilnet sum key\n" + terms.digest + store, KEY_BYTES)
         secret = X25519PrivateKey.from_private_bytes(seed)
         self.agent = SumAgent(terms, agent, secret, identities, lambda epoch: self._begin(epoch))
         self._hello = hello_of(terms, agent, identity, secret)
@@ -121,7 +125,7 @@ class SumRounds:
                     self._publish(self.agent.reveal(found))
                 elif isinstance(found, Ended):
                     return found.why or (why and f"this agent is not in the sum: {why}")
-        except SumRefused as refusal:
+        except (SumRefused, InvalidPlan) as refusal:  # a list with names that are nobody's, too
             return str(refusal)
 
     def _wait_for_others(self) -> None:
@@ -183,7 +187,9 @@ class SumLink(Sender):
         self._messages, self._acks = topics.sums(store.agent), topics.rounds(store.agent)
         identities = member_identities(credentials, terms.members)
         identity = agent_identity(credentials)
-        self.rounds = SumRounds(terms, store.agent, identity, identities, self._publish, patience, self._tell)
+        self.rounds = SumRounds(
+            terms, store.agent, identity, identities, self._publish, patience, self._tell, store.id
+        )
 
     def _send_due(self) -> None:
         """Nothing: a message of a sum leaves in its round, or not at all."""

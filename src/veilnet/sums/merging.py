@@ -33,7 +33,7 @@ class SumGroups:
     groups:    lists of agents, or name -> agents; an agent in none of them sends its own message. All agents are one
                group when left out.
     threshold: the part of a group that must be there for its sum to be opened, more than this part: two thirds when
-               left out, which no two sets of survivors without an honest agent in both can reach.
+               left out: two sets of survivors then have an honest agent in both, if fewer than a third collude.
     spare:     c: where noise is added, it is enough even without that of c members of each group.
     """
 

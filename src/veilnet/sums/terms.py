@@ -113,7 +113,12 @@ class Terms:
         """
         closed = self.degree + 1
         needed = local_threshold(len(self.members), self.threshold, closed)
-        return max(0, min(2 * needed - closed - 1, needed - 2))
+        most = min(2 * needed - closed - 1, needed - 2)
+        if self.degree < len(self.members) - 1:
+            # A centre that chooses whom to call dropped may cut the ring where a run of them reaches across half a
+            # neighbourhood: colluders must be too few to fill up what it may leave out.
+            most = min(most, self.degree // 2 - (closed - needed) - 1)
+        return max(0, most)
 
     def number(self, member: str) -> int:
         """The place of a member."""
