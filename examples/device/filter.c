@@ -5,6 +5,7 @@
  *   ./kitchen < readings.csv > messages.csv
  *   veilnet audit plan/ --run kitchen=./kitchen
  *
+ * Columns are in the order of the plan, under a line of names where the plan names its readings: that line is not looked at.
  * It keeps nothing: readings that go through it twice get noise twice. A device keeps a journal (mqtt_agent.c).
  */
 #include <math.h>

@@ -14,6 +14,7 @@ from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, ve
 from helpers.live_networks import house_plan
 from helpers.stream_networks import random_stream
 from veilnet._core.missed import MISSED
+from veilnet.agent.membership import Membership
 from veilnet.agent.stream import Stream
 from veilnet.export import export_c
 from veilnet.io.sanitizer_files import from_document
@@ -132,12 +133,16 @@ def test_what_cannot_be_a_program_is_refused_in_words(tmp_path: Path) -> None:
     silent = vn.Sanitizer(np.zeros((0, 2)), np.zeros((0, 0)), grid=[], agent="hall")
     wide = vn.Sanitizer(np.ones((1, 65)), [1.0], grid=[2.0**-9], agent="hall")
     bare = vn.Sanitizer([[1.0]], [1.0], agent="hall")
+    summed = vn.Sanitizer(
+        [[1.0]], grid=[2.0**-9], agent="hall", summed=Membership("all", ("hall", "bath"), 2, 20)
+    )
     windows = symbol_agent(keep=1.0, probabilities=True, window=25)
     refused = (
         (silent, "sends nothing"),
         (wide, "found 65"),
         (bare, "expected a grid"),
         (windows, "of 25 rows"),
+        (summed, "added up"),
     )
     for sanitizer, fact in refused:
         with pytest.raises(vn.VeilnetError, match=f"hall: .*{fact}"):

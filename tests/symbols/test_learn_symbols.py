@@ -429,3 +429,11 @@ def test_wrong_input_is_told_in_words(
     asked = {"public": "activity", "private": ["person"]} | arguments
     with pytest.raises(error, match=words):
         vn.learn_symbols(table() | changes, AGENTS, **asked)
+
+
+def test_a_plan_is_not_saved_over_one_of_another_kind(plan: vn.SymbolPlan, tmp_path: Path) -> None:
+    vn.design(vn.Network({"a": [[1.0]]}, 1.0, [1.0], {"g": [1.0]})).save(tmp_path / "plan")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "plan").iterdir()}
+    with pytest.raises(vn.InvalidPlan, match="another plan"):
+        plan.save(tmp_path / "plan")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "plan").iterdir()} == before

@@ -49,6 +49,7 @@ def export_c(agent: Sanitizer | SymbolAgent, plan: str, folder: Path) -> list[Pa
     contents = {name: (shared / name).read_bytes() for name in (main, *_SHARED)}
     contents[_PLAN] = _plan_header(agent.agent, plan, sizes, tables).encode()
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / (_LINEAR if main == _SYMBOLS else _SYMBOLS)).unlink(missing_ok=True)  # of another agent, before
     for name, content in contents.items():
         write_bytes(folder / name, content)
     return [folder / name for name in contents]
@@ -58,6 +59,11 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
     recipe, memory = agent.recipe, agent.memory
     if recipe.step is None:
         raise InvalidPlan(f"{agent.agent}: expected a grid, found none; export an agent's file out of a plan")
+    if agent.summed is not None:
+        raise InvalidPlan(
+            f"{agent.agent}: its messages are only added up with those of {agent.summed.group!r}; a bare one tells "
+            "more; run 'veilnet agent' there, or design without summed="
+        )
     if not recipe.sent:
         raise InvalidPlan(f"{agent.agent}: this agent sends nothing in its plan: it needs no program")
     noise = np.diag(recipe.deviation)[recipe.deviation > 0]

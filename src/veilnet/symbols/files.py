@@ -95,6 +95,10 @@ def write_plan(plan: Any, folder: str | PathLike[str]) -> None:
     plan_id, contents = _contents(plan)
     if target.exists() and not target.is_dir():
         raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
+    if (target / WHOLE_FILE).exists() and b"veilnet-symbol-plan/" not in (target / WHOLE_FILE).read_bytes()[
+        :200
+    ]:
+        raise InvalidPlan(f"{target}: holds another plan, whose files would be lost; choose another folder")
     target.mkdir(parents=True, exist_ok=True)
     with saving(target) as replace_files:
         replace_files(contents, look_around(target, plan_id, list(contents)))

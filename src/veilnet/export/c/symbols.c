@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-double veilnet_number(const veilnet_message *message, size_t place) { return (double)message->steps[place]; }
+double veilnet_number(const veilnet_message *message, size_t place) {
+    return place < VEILNET_NUMBERS ? (double)message->steps[place] : (double)NAN;
+}
 
 /* What the readings say of the public quantity; 0 where one of them is not a number or outside the range of the calibration. */
 static int share_of(const double *readings, double *share) {

@@ -73,7 +73,7 @@ static double normal(const uint8_t **bytes) {
 #endif
 
 double veilnet_number(const veilnet_message *message, size_t place) {
-    return (double)message->steps[place] * veilnet_grid[place];
+    return place < VEILNET_NUMBERS ? (double)message->steps[place] * veilnet_grid[place] : (double)NAN;
 }
 
 /* Readings within their limits and without their offset; 0 where one is no finite number. */

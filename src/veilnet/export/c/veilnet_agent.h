@@ -28,7 +28,7 @@ typedef struct {
     int64_t steps[VEILNET_NUMBERS];
 } veilnet_message;
 
-/* One of the numbers in the units of the plan: steps times the grid's step, exactly. */
+/* One of the numbers in the units of the plan: steps times the grid's step, exactly; not a number beyond the last. */
 double veilnet_number(const veilnet_message *message, size_t place);
 
 #if VEILNET_KEPT == 0
