@@ -94,6 +94,7 @@ def test_both_kinds_of_one_agent_are_never_revealed(attack: Attack, when: str) -
         with pytest.raises(SumRefused, match="not going on"):
             agent.reveal(agreed[name])
     kinds = attack.members.seen.shares
+    assert bool(kinds) == (when == "after")
     assert not any((number, "own") in kinds and (number, "lock") in kinds for number in range(6))
 
 
