@@ -110,7 +110,7 @@ def commands(folder: Path, log: Columns, fitted: int) -> None:
     roles = [f"--public={name}" for name in PUBLIC] + [f"--private={name}" for name in PRIVATE]
     network, plan = folder / "house.toml", folder / "plan"
     _say("fit", ["fit", folder / "fit.csv", "--time", "date", *named, *roles, "--out", network])
-    _say("design_privacy", ["design", network, "--privacy", "1.46x", "--out", folder / "other"])
+    _say("design_privacy", ["design", network, "--privacy", "0.46", "--out", folder / "other"])
     _say("design_loss", ["design", network, "--utility-loss", "5%", "--out", plan])
     _say("report", ["report", plan, "--out", folder / "report.html"])
     rng = np.random.default_rng(3)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier, Point, frontier
     from veilnet.designs.questions import Worst
     from veilnet.designs.secrets import Accuracy, Auc, Mu, Power
+    from veilnet.designs.standard_errors import AtLeast, Times
     from veilnet.model.coloured import ColouredNoise
     from veilnet.model.common import CommonNoise
     from veilnet.model.doubts import Doubt
@@ -53,6 +54,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Accuracy",
+    "AtLeast",
     "Auc",
     "Audit",
     "Calibration",
@@ -88,6 +90,7 @@ __all__ = [
     "Stream",
     "SumGroups",
     "SymbolPlan",
+    "Times",
     "Trials",
     "VeilnetError",
     "Verdict",
@@ -136,6 +139,7 @@ _NAMES_IN = {
     "designs.choice": ("design",),
     "designs.questions": ("Worst",),
     "designs.secrets": ("Accuracy", "Auc", "Mu", "Power"),
+    "designs.standard_errors": ("AtLeast", "Times"),
     "designs.frontiers": ("frontier", "Frontier", "Point"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),

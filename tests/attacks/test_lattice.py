@@ -291,7 +291,7 @@ def test_what_dither_costs_is_said_in_words() -> None:
     before, after = vn.crlb(undithered(network)), vn.crlb(network)
     expected = np.trace(rows @ after @ rows.T) / np.trace(rows @ before @ rows.T) - 1
     assert dither_cost(network) == pytest.approx(expected, rel=1e-9)
-    sentence = f"({100 * expected:.2g} % of the public error variance)"
+    sentence = f"costs {100 * (np.sqrt(1 + expected) - 1):.2g} % of the public standard error"
     assert sentence in str(vn.check(network))
     assert sentence in str(vn.design(network))
     unstated = "exact numbers then protect only continuous readings"

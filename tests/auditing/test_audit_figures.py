@@ -235,7 +235,7 @@ def test_what_is_free_is_checked_again() -> None:
         row = rows[f"error on {name}, no less than is free"]
         assert row.verdict == verdict
         assert row.promised == floor
-        assert row.shown["error variance grows: promised"].startswith("at least ")
+        assert row.shown["standard error grows: promised"].startswith("at least ")
 
 
 def test_worst_direction_and_bits(house: vn.Network) -> None:

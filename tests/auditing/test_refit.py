@@ -144,7 +144,7 @@ def test_a_stream_needs_the_time_and_stays_a_stream() -> None:
         refit(plan, log(1, 0.8))
     found = refit(plan, log(1, 0.8), time="date")
     assert found.new.network.is_stream
-    assert {row[0] for row in found.rows} >= {"error of u", "error variance on g"}
+    assert {row[0] for row in found.rows} >= {"error of u", "standard error of g"}
     assert str(found).endswith("with the old one it errs more.")
 
 
@@ -171,11 +171,11 @@ def test_the_command_compares_and_writes(old, tmp_path: Path, capsys) -> None:
     assert "choose another folder" in capsys.readouterr().err
     assert cli.run([*arguments, "--out", str(tmp_path / "spring")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "error variance on people: promised" in shown
+    assert "standard error of people: promised" in shown
     assert vn.Plan.load(tmp_path / "spring").certificate.ok
     assert cli.run([*arguments, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert {row["what"] for row in answer["promises"]} >= {"error of T_out", "error variance on people"}
+    assert {row["what"] for row in answer["promises"]} >= {"error of T_out", "standard error of people"}
 
 
 def test_the_command_reads_targets_as_design_does(old, tmp_path: Path, capsys) -> None:
@@ -185,10 +185,10 @@ def test_the_command_reads_targets_as_design_does(old, tmp_path: Path, capsys) -
     lines = [",".join(table), *(",".join(map(repr, row)) for row in rows)]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     arguments = ["refit", str(tmp_path / "plan"), str(tmp_path / "new.csv")]
-    assert cli.run([*arguments, "--privacy", "people=1.5x", "--out", str(tmp_path / "many")]) == 0
+    assert cli.run([*arguments, "--privacy", "people=0.5", "--out", str(tmp_path / "many")]) == 0
     assert vn.Plan.load(tmp_path / "many").targets["people"] == pytest.approx(0.5)
-    assert cli.run([*arguments, "--utility-loss", "5%", "--out", str(tmp_path / "loss")]) == 0
+    assert cli.run([*arguments, "--utility-loss", "0.05", "--out", str(tmp_path / "loss")]) == 0
     assert vn.Plan.load(tmp_path / "loss").most_loss == pytest.approx(0.05)
     capsys.readouterr()
     assert cli.run([*arguments, "--utility-loss", "5"]) == 2
-    assert "can be read in two ways" in capsys.readouterr().err
+    assert "--public-error 5%" in capsys.readouterr().err

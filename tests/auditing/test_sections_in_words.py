@@ -34,10 +34,10 @@ MINE = [
 # Columns under which something is shown that the plan really promises.
 PROMISES = {
     "promised",
-    "error variance grows: promised",
+    "standard error grows: promised",
     "nobody helps (promised)",
     "sent once (promised)",
-    "error variance grows: with hindsight (promised)",
+    "standard error grows: with hindsight (promised)",
 }
 QUICK = vn.Trials(quick=True, seed=1)
 

@@ -70,13 +70,13 @@ def test_every_statement_of_a_row_plan_says_in_one_row(tmp_path: Path, monkeypat
         said = " ".join(capsys.readouterr().out.split())
         if command[0] == "report":
             said = Path("report.html").read_text()
-        assert "in one row" in said, command
+        assert "one row" in said, command
         assert f"gait ±{shown}" in said, command
     assert cli.run(["inspect", "plan/kitchen.json"]) in (0, 1)
     told = " ".join(capsys.readouterr().out.split())
     part = f"{100 * error.constant / error.sent:.0f} %"
-    assert "in one row the error variance of gait grows" in told
-    assert f"of 100 rows in which x stays the same, the typical error is {part} of that of one row" in told
+    assert "in one row the standard error of gait grows" in told
+    assert f"100 rows of a constant x leave {part}" in told
 
 
 def test_without_a_prior_a_plan_speaks_of_unbiased_estimators() -> None:

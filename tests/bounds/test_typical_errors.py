@@ -65,14 +65,16 @@ def test_what_rounding_leaves_of_zero_is_zero() -> None:
     assert plus_minus(0.1234, "kW") == "±0.12 kW"
 
 
-def test_percentages_and_folds_are_written_without_exponents() -> None:
+def test_percentages_and_ratios_are_written_without_exponents() -> None:
     assert [percent(part) for part in (0.0016, 0.997, 1.0, 12.345)] == ["0.16 %", "100 %", "100 %", "1,230 %"]
-    assert [times(ratio) for ratio in (1.19, 1.996, 10.24, 1234.0, 123_456.0)] == [
-        "by 19 %",
-        "by 100 %",
-        "10.2-fold",
-        "1,230-fold",
-        "123,000-fold",
+    assert [times(ratio**2) for ratio in (1.0, 1.019, 1.19, 10.24, 1234.0, 123_456.0, np.inf)] == [
+        "not at all",
+        "by 1.9 %",
+        "1.19x",
+        "10.2x",
+        "1,230x",
+        "123,000x",
+        "without bound",
     ]
     assert [three_digits(value) for value in (4.789e-05, 0.1234, 12.345, 1234.5, 0.0, 3e-9)] == [
         "0.0000479",

@@ -192,7 +192,7 @@ def test_check_shows_the_intervals_of_the_report_beside_the_network(
     assert cli.run([*command, "--out", "house.toml"]) == 0
     fitted = capsys.readouterr().out
     interval = json.loads(Path("house.report.json").read_text())["report"]["promises"]["g"]["interval"]
-    words = f"{1 + interval['low']:.3g} to {1 + interval['high']:.3g}-fold"
+    words = f"{np.sqrt(1 + interval['low']):.3g}x to {np.sqrt(1 + interval['high']):.3g}x"
     assert words in fitted
     assert cli.run(["check", "house.toml"]) == 0
     assert words in capsys.readouterr().out.replace("\n", " ")

@@ -11,9 +11,11 @@ import pytest
 
 import veilnet as vn
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.words import times
+from veilnet.bounds.typical_errors import typical_errors
 from veilnet.cli import run
 from veilnet.cli._options import in_options
-from veilnet.cli._shared import loss_allowed, targets
+from veilnet.cli._shared import targets
 from veilnet.designs.frontiers import _default_levels
 from veilnet.designs.questions import read_loss
 from veilnet.io.template import house
@@ -42,7 +44,7 @@ def test_no_riddles_and_no_rounding_in_what_is_shown(
         ["check", house_file],
         ["design", house_file, "--out", plan],
         ["verify", plan, house_file],
-        ["frontier", house_file, "--privacy", "50%", "--privacy", "2x"],
+        ["frontier", house_file, "--private-error", "1.2x", "--private-error", "1.4x"],
     ):
         assert run(command) == 0
         text = said(capsys)
@@ -50,8 +52,7 @@ def test_no_riddles_and_no_rounding_in_what_is_shown(
         assert not re.search(r"\de-[123]\d", text), command  # -1.11e-15 and its like
         assert "no more than was allowed" not in text, "promised: not at all, found: not at all"
         if command[0] != "frontier":
-            assert "a variance is the square of that" in text
-            assert "gait: ±3.9 steps/min raw, ±12.4 steps/min sent, ±15.0 steps/min guessing" in text
+            assert "gait (private) ±3.9 steps/min ±12.4 steps/min ±15.0 steps/min 3.19x" in text
 
 
 def test_the_theorem_and_the_decisions_are_there_for_those_who_ask(
@@ -65,66 +66,93 @@ def test_the_theorem_and_the_decisions_are_there_for_those_who_ask(
     assert "closed form" in said(capsys)
 
 
-def test_agents_that_tell_most_are_named_in_a_sentence(
-    house_file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_agent_that_leaks_most_is_named(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     verdict = vn.check(house())
     first, grown = next(iter(verdict.blocking["cooking"].items()))
     assert run(["check", house_file]) == 0
-    sentence = f"What {first} has to send tells more of it than any other (if {first} kept silent: "
-    sentence += f"{1 + grown:.3g}-fold)"
-    assert sentence in said(capsys)
+    assert f"{first} ({np.sqrt(1 + grown):.3g}x without it)" in said(capsys)
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["3x"], 2.0),
-        (["2"], 2.0),
-        (["50%"], 0.5),
-        (["gait=3x", "cooking=50%"], {"gait": 2.0, "cooking": 0.5}),
-        (["worst:3x"], vn.Worst(2.0)),
-        (["1x"], 0.0),
+        (["3x"], vn.Times(3)),
+        (["50%"], vn.Times(1.5)),
+        (["1x"], vn.Times(1)),
+        (
+            ["gait=12steps/min", "cooking=0.4"],
+            {"gait": vn.AtLeast(12, "steps/min"), "cooking": vn.AtLeast(0.4)},
+        ),
+        (["gait=1.2e1 steps/min"], {"gait": vn.AtLeast(12, "steps/min")}),
+        (["gait=2x", "presence=auc:0.6"], {"gait": vn.Times(2), "presence": vn.Auc(0.6)}),
+        (["worst:2x"], vn.Worst(3.0)),
     ],
 )
-def test_growths_are_written_as_people_write_them(given: list[str], expected: object) -> None:
-    assert targets(given, "--privacy") == expected
+def test_errors_are_written_as_people_write_them(given: list[str], expected: object) -> None:
+    assert targets(given, "--private-error") == expected
 
 
-@pytest.mark.parametrize("given", ["0.5x", "-10%"])
-def test_a_growth_that_would_help_the_centre_is_refused(given: str) -> None:
-    with pytest.raises(InvalidRequest, match="smaller"):
-        targets([given], "--privacy")
+@pytest.mark.parametrize(
+    "given", ["0.5x", "-10%", "-3kW", "0", "much", "x", "worst:5kW", "gait=3x,cooking=2x"]
+)
+def test_errors_that_mean_nothing_are_refused(given: str) -> None:
+    with pytest.raises(InvalidRequest):
+        targets([given], "--private-error")
 
 
-def test_a_loss_is_a_percentage_or_a_fraction_and_a_bare_five_is_asked_about(
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        (["--privacy", "3x"], "--private-error"),
+        (["--privacy", "gait=50%"], "--private-error"),
+        (["--utility-loss", "5%"], "--public-error"),
+        (["--public-error", "5"], "5%"),
+        (["--public-error", "much"], "5%"),
+        (["--public-error", "5%", "--utility-loss", "0.1"], "--utility-loss"),
+        (["--private-error", "2x", "--privacy", "3"], "--privacy"),
+        (["--private-error", "gait=13kW"], "steps/min"),
+        (["--utility-loss", "5"], "--public-error 5%"),
+    ],
+)
+def test_a_scale_that_was_mistaken_is_answered_with_what_to_write(
+    given: list[str], instead: str, house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["design", house_file, *given]) == 2
+    complaint = capsys.readouterr().err
+    assert given[0] in complaint or "privacy" in complaint
+    assert instead in complaint
+
+
+def test_standard_errors_and_the_papers_scale_ask_the_same(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert loss_allowed("5%", "--utility-loss") == loss_allowed("0.05", "--utility-loss") == 0.05
-    assert read_loss(loss_allowed("250%", "--utility-loss")) == 2.5  # as a design takes it
-    for bare in ("5", "1", "1e2"):
-        with pytest.raises(InvalidRequest, match="did you mean"):
-            loss_allowed(bare, "--utility-loss")
-    assert run(["design", house_file, "--utility-loss", "5"]) == 2
-    complaint = capsys.readouterr().err
-    assert "500%" in complaint
-    assert run(["design", house_file, "--utility-loss", "0%", "--json"]) == 0
+    """Two oracles of what 13 steps/min ask: the ratio to the raw error, and what the plan's bound then is."""
+    raw = typical_errors(house())["gait"].raw
+    answers = []
+    for asked in (["--private-error", "gait=13steps/min"], ["--privacy", f"gait={(13 / raw) ** 2 - 1!r}"]):
+        assert run(["design", house_file, *asked, "--json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0]["privacy"] == answers[1]["privacy"]
+    plan = vn.design(house(), privacy={"gait": vn.AtLeast(13)})
+    rows = plan.network.private["gait"]
+    assert np.sqrt(np.trace(rows @ vn.crlb(plan.network, plan) @ rows.T) / len(rows)) >= 13 * (1 - 1e-9)
+    assert vn.design(house(), privacy=vn.AtLeast(0.01)).method == "perfect"  # met by raw readings already
+    assert run(["design", house_file, "--public-error", "0%", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["method"] == "perfect"
+    assert read_loss(vn.Times(1.05)) == pytest.approx(0.1025, rel=1e-12)
 
 
 def test_every_limit_that_is_exceeded_is_named(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["design", house_file, "--privacy", "100x"]) == 1
+    assert run(["design", house_file, "--private-error", "10x"]) == 1
     complaint = capsys.readouterr().err
     for name, limit in vn.check(house()).limit.items():
-        assert (
-            f"{name} was asked to reach 99 (100-fold), and even silence gives only {limit:.3g}" in complaint
-        )
-    assert run(["design", house_file, "--privacy", "9x", "--method", "perfect"]) == 1
+        assert f"{name} was asked to reach 99 (10x), and even silence gives only {limit:.3g}" in complaint
+    assert run(["design", house_file, "--privacy", "8", "--method", "perfect"]) == 1
     complaint = capsys.readouterr().err
     assert "presence was asked" in complaint
     assert "cooking was asked" in complaint
     assert "gait" not in complaint
-    assert run(["design", house_file, "--privacy", "worst:100x"]) == 1
+    assert run(["design", house_file, "--private-error", "worst:10x"]) == 1
     assert capsys.readouterr().err.count("every direction of") == 3
 
 
@@ -156,7 +184,7 @@ def test_what_is_free_is_drawn_as_a_region_and_not_as_points() -> None:
     assert len(curve.free) == 12
     axes = curve.plot().axes[0]
     assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == 0
-    assert f"free: up to {1 + ceiling:.3g}-fold nothing is lost" in axes.get_legend_handles_labels()[1]
+    assert f"free: up to {np.sqrt(1 + ceiling):.3g}x nothing is lost" in axes.get_legend_handles_labels()[1]
     assert str(curve).count("\n") == 0
 
 
@@ -174,8 +202,10 @@ def test_the_paid_part_of_a_frontier_begins_where_the_free_part_ends() -> None:
     ceiling, limit = verdict.ceiling["g"], verdict.limit["g"]
     curve = vn.frontier(network, [0.3 * ceiling, 0.6 * ceiling, ceiling + 0.5 * (limit - ceiling)])
     [line] = [each for each in curve.plot().axes[0].lines if each.get_marker() == "o"]
-    assert np.asarray(line.get_xdata()) == pytest.approx([1 + ceiling, 1 + curve.rows[-1].asked])
-    assert np.asarray(line.get_ydata()) == pytest.approx([0.0, -100 * curve.rows[-1].utility])
+    assert np.asarray(line.get_xdata()) == pytest.approx(np.sqrt([1 + ceiling, 1 + curve.rows[-1].asked]))
+    assert np.asarray(line.get_ydata()) == pytest.approx(
+        [0.0, 100 * (np.sqrt(1 - curve.rows[-1].utility) - 1)]
+    )
     assert line.get_markevery() == [1]  # the edge of what is free is no point that was asked for
 
 
@@ -193,7 +223,7 @@ def test_nothing_lost_is_zero_and_not_what_rounding_leaves_of_it(
 def test_errors_speak_of_options_where_options_were_typed(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["design", house_file, "--utility-loss", "5%", "--method", "noise"]) == 2
+    assert run(["design", house_file, "--utility-loss", "0.05", "--method", "noise"]) == 2
     assert "--method: --utility-loss" in capsys.readouterr().err
     assert (
         in_options("use method='auto', or prove=True (--prove)", "design") == "use --method auto, or --prove"
@@ -218,22 +248,21 @@ def test_public_parameters_of_other_units_are_not_added_up_unsaid() -> None:
     )
     noisy = {"a": vn.Sanitizer([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], noise=[0.1, 0.0])}
     words = str(make_plan(network, noisy, "joint"))
-    assert words.startswith(
-        "1 agent sends 2 numbers for 3 readings; the error variance of u and v added up, whatever their units, grows "
-        "by 19 %"
-    )
-    assert "by 38 %" in words
+    assert words.startswith("1 agent sends 2 numbers for 3 readings; the standard error of u")
+    grown = 1 - make_plan(network, noisy, "joint").utility
+    assert f"{100 * (grown - 1):.2g} %)" in words  # both variances added up: what a loss limits
+    assert times(1 + 2 * (grown - 1)) in words  # all of it is lost on u, half of the sum
     alike = str(make_plan(network.replace(units={}), noisy, "joint"))
-    assert "by 19 %" in alike
+    assert times(grown) in alike
 
 
 def test_a_frontier_begins_with_what_is_free_and_has_as_many_points_as_asked(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ceiling = min(vn.check(house()).ceiling.values())
-    assert run(["frontier", house_file, "--privacy", "50%"]) == 0
-    assert f"up to {1 + ceiling:.4g}-fold" in said(capsys)
-    assert run(["frontier", house_file, "--points", "3", "--privacy", "50%"]) == 2
+    assert run(["frontier", house_file, "--private-error", "1.2x"]) == 0
+    assert f"up to {np.sqrt(1 + ceiling):.4g}x" in said(capsys)
+    assert run(["frontier", house_file, "--points", "3", "--private-error", "1.2x"]) == 2
     assert "--points:" in capsys.readouterr().err
     for limit in (2.1, 30.0, np.inf):
         levels = _default_levels(5, 2.0, limit)
@@ -244,13 +273,13 @@ def test_a_frontier_begins_with_what_is_free_and_has_as_many_points_as_asked(
 
 
 def test_several_targets_in_one_are_told_apart() -> None:
-    with pytest.raises(InvalidRequest, match="--privacy gait=11x --privacy cooking=3x"):
-        targets(["gait=11x,cooking=3x"], "--privacy")
-    assert targets(["light, upstairs=3x"], "--privacy") == {"light, upstairs": 2.0}
+    with pytest.raises(InvalidRequest, match="--privacy gait=11 --privacy cooking=3"):
+        targets(["gait=11,cooking=3"], "--privacy")
+    assert targets(["light, upstairs=2"], "--privacy") == {"light, upstairs": 2.0}
 
 
 def test_what_is_asked_for_cannot_be_given_up(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["design", house_file, "--privacy", "gait=11x", "--give-up", "gait"]) == 2
+    assert run(["design", house_file, "--private-error", "gait=3.3x", "--give-up", "gait"]) == 2
     assert "gait is asked for in numbers" in " ".join(capsys.readouterr().err.split())
 
 

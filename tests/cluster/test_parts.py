@@ -378,7 +378,7 @@ def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.C
     assert cli.run(["parts", "verify", str(folder)]) == 0
     told = capsys.readouterr().out
     grown = times(1 + dense_ceiling()["g"])
-    assert re.search(rf"error variance on g grows +│ {grown} +│ {grown} +│ yes", told)
+    assert re.search(rf"standard error of g grows +│ {grown} +│ {grown} +│ yes", told)
     assert re.search(r"agents in all parts +│ 42 +│ 42 +│ yes", told)
     assert "NOT confirmed" not in told
     assert cli.run(["parts", "design", str(folder), "--prove"]) == 2

@@ -157,7 +157,7 @@ def test_questions_without_an_answer_are_refused(folder: Path) -> None:
 
 
 def test_agents_files_are_extracted(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["parts", "design", str(folder), "--utility-loss", "5%", "--json"]) == 0
+    assert cli.run(["parts", "design", str(folder), "--utility-loss", "0.05", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["details"]["starts"] == 2
     assert -0.05 <= told["utility"] < 0

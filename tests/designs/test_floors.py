@@ -59,7 +59,7 @@ def grown(plan: vn.Plan) -> dict[str, float]:
     ids=["privacy", "every direction", "loss", "loss, weights"],
 )
 def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> None:
-    """The planted case: paying for "mixed" tells much of "aside", which is 3.8-fold for nothing."""
+    """The planted case: paying for "mixed" tells much of "aside", 1.95x for nothing."""
     network = beside(TIED)
     free = grown(designed(network))
     assert free["aside"] == pytest.approx(2.799406, rel=1e-5)
@@ -70,7 +70,7 @@ def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> No
     given = designed(network, **asked, starts=2, give_up="aside")
     assert grown(given)["aside"] < 0.8 * free["aside"]
     assert "aside" not in given.floors
-    assert "aside was given up on request, and may be protected less than for free." in str(given)
+    assert "aside was given up" in str(given)
     if "privacy" in asked:
         assert given.utility > paid.utility  # keeping more is not free
     else:
@@ -91,7 +91,7 @@ def test_a_number_is_what_is_asked_and_no_more(every: bool) -> None:
     for reached in grown(for_all).values():
         assert reached == pytest.approx(1.575, rel=1e-3)
     if not every:
-        assert "aside: 2.58-fold was asked, and 3.8-fold would be free" in str(for_all)
+        assert "aside: 1.6x was asked, and 1.95x would be free" in str(for_all)
     assert "would be free" not in str(kept)
 
 

@@ -42,8 +42,8 @@ ADDED = {
     "Audit", "Calibration", "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift",
     "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
-    "Accuracy", "Auc", "Detectability", "Mu", "Power", "Secret", "Verdict", "WhatIf", "Worst", "detectability",
-    "fit_report", "verify", "SymbolPlan", "SumGroups", "learn_symbols",
+    "Accuracy", "AtLeast", "Auc", "Detectability", "Mu", "Power", "Secret", "Times", "Verdict", "WhatIf", "Worst",
+    "detectability", "fit_report", "verify", "SymbolPlan", "SumGroups", "learn_symbols",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {

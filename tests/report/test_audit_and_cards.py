@@ -261,7 +261,7 @@ def test_the_command_traces_the_frontier(folder: Path) -> None:
     rows = section.one("table").cells()
     assert len(rows) >= 4
     assert rows[-1][2] == "free plan"
-    assert rows[-1][0].startswith(("unchanged", f"{100 * (free - 1):.2g} %", f"{free:.3g}-fold"))
+    assert rows[-1][0].startswith(("unchanged", f"{100 * (free - 1):.2g} %", f"{free:.3g}x"))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def page_of(kind: str) -> Node:
 
 
 def figure_in(text: str) -> float:
-    """The number in a cell: ``±0.51 people``, ``2.91-fold``, ``41 % larger``, ``without bound``."""
+    """The number in a cell: ``±0.51 people``, ``2.91x``, ``41 % larger``, ``without bound``."""
     if "without bound" in text or text == "∞":
         return np.inf
     if text in ("unchanged", "-∞"):
@@ -189,7 +189,7 @@ def test_agents_and_certificate_are_those_of_the_plan(kind: str) -> None:
     assert not page.by_id("certificate").one("details").all("table", "promises"), "in words, and not folded"
     for row, finding in zip(promises, plan.certificate.findings, strict=True):
         if finding.what.startswith("privacy of "):
-            assert row[0] == f"error variance on {finding.what.removeprefix('privacy of ')} grows"
+            assert row[0] == f"standard error of {finding.what.removeprefix('privacy of ')} grows"
             assert row[1] == row[2] == times(1 + finding.promised)
     symbols = {row[0]: row[2] for row in page.one("table", "symbols").cells()}
     for name, value in plan.privacy.items():
@@ -252,8 +252,7 @@ def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
     plan = in_part()
     assert np.isinf(plan.privacy["g"])
     assert plan.worst_direction["g"] == pytest.approx(0.0, abs=1e-9)
-    assert "the combination of its numbers that stays most exposed can, and" in str(plan)
-    assert "the error variance of that grows not at all." in str(plan)
+    assert "the least protected combination of its 2 numbers grows not at all" in str(plan)
     page = read_page(plan.report().html)
     assert "a part of g" in page.one("h1").text
     [alarm] = page.by_id("known").all("p", "alarm")

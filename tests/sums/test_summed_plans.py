@@ -158,5 +158,5 @@ def test_the_command_line_simulates_sums_and_says_so(
         "",
         "",
     ]
-    assert "28.6-fold" in told("check", saved / "house.toml", "--summed", "all")
+    assert "5.35x" in told("check", saved / "house.toml", "--summed", "all")
     assert "5 agents send sums" in told("design", saved / "house.toml", "--summed", "all")

@@ -8,11 +8,10 @@ import numpy as np
 
 from veilnet._core.types import Array
 
+_FACTOR = 1.1  # below it a growth is read as a percentage, from it on as a factor
 _SMALLEST = 5  # zeros after the point that are still written out: 0.000048, but 4.8e-06
 NOTHING = 1e-6
 """A variance that grows by less than this part is said not to grow: less is rounding, more is a price."""
-VARIANCES = "(a variance is the square of that: one that grows 4-fold is twice as far off)"
-"""What goes with typical errors where growths of variances stand beside them."""
 
 
 def direction_in_words(direction: Array, names: Sequence[str], *, parts_shown: int = 4) -> str:
@@ -44,15 +43,19 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def times(ratio: float) -> str:
-    """An error ratio in words: how many-fold the variance grows."""
-    if np.isinf(ratio):
+def times(variances: float) -> str:
+    """How a standard error grows, ``2.91x`` or ``by 2.5 %``, from the ratio of the variances (8.46, 1.05).
+
+    People read standard errors; the paper's u and p are ratios of variances.
+    """
+    if np.isinf(variances):
         return "without bound"
-    if ratio < 1 + NOTHING:
+    if variances < 1 + NOTHING:
         return "not at all"
-    if ratio < 2:
+    ratio = float(np.sqrt(variances))
+    if ratio < _FACTOR:
         return f"by {_plain(100 * (ratio - 1), 2)} %"
-    return f"{_plain(ratio, 3)}-fold"
+    return f"{_plain(ratio, 3)}x"
 
 
 def number(value: float) -> str:

@@ -160,7 +160,7 @@ def baseline_rows(network: Network, found: list[Baseline]) -> list[Row]:
             rows.append(_row(each, "at equal public error", point, value, shown))
     for each in found:
         point = each.at_equal_privacy
-        shown = {"variance of the public error grows": _NEVER if point is None else times(1 + point.loss)}
+        shown = {"public standard error grows": _NEVER if point is None else times(1 + point.loss)}
         rows.append(_row(each, "at equal privacy", point, _NEVER if point is None else point.loss, shown))
     return rows + [
         _epsilon_row(each.at_equal_utility)

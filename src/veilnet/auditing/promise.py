@@ -81,7 +81,7 @@ def certified_row(finding: Finding) -> Row:
         limit = "at least "
     return row(
         shown={
-            "error variance grows: promised": limit + times(1 + promised),
+            "standard error grows: promised": limit + times(1 + promised),
             "computed again": times(1 + found),
         }
     )
@@ -215,7 +215,7 @@ def most_exposed_row(name: str, overall: float, worst: float, matrix: Array, dir
     """How the error on a whole parameter grows, and along the combination of its rows that is known best."""
     several = matrix.shape[0] > 1
     shown = {
-        "error variance grows: on the whole": times(1 + overall),
+        "standard error grows: on the whole": times(1 + overall),
         "on the combination that stays most exposed": times(1 + worst) if several else "(it is one number)",
         "that combination": direction,
     }
@@ -246,7 +246,7 @@ def _gap_row(name: str, promised: float, found: float) -> Row:
         return Row(SECTION, what, promised, promised, "info", shown={"promised": "without bound"})
     held = found >= promised - _ROUTES * (1 + promised)
     shown = {
-        "error variance grows: promised": f"at least {times(1 + promised)}",
+        "standard error grows: promised": f"at least {times(1 + promised)}",
         "by the joint law": times(1 + found),
     }
     return Row(SECTION, what, promised, found, "ok" if held else "fail", shown=shown)

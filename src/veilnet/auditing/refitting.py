@@ -22,8 +22,7 @@ from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows
 from veilnet.centre.fusion import Fusion
 from veilnet.designs.choice import design
-from veilnet.designs.questions import Worst
-from veilnet.designs.secrets import SeenAtMost
+from veilnet.designs.questions import Target, Worst
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -63,9 +62,9 @@ class Refit:
             for name in self.old.network.public_rows
         ]
         losses = (self.old.utility, utility(network, self.old.sanitizers), self.new.utility)
-        found.append(_row("public error variance, against raw readings", [1 - each for each in losses]))
+        found.append(_row("public standard error, against raw readings", [1 - each for each in losses]))
         growths = (self.old.privacy, still, self.new.privacy)
-        found += [_row(f"error variance on {name}", [1 + each[name] for each in growths]) for name in still]
+        found += [_row(f"standard error of {name}", [1 + each[name] for each in growths]) for name in still]
         return found
 
     def __str__(self) -> str:
@@ -95,7 +94,7 @@ def refit(
     plan: Plan,
     table: Any,
     *,
-    privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
+    privacy: Target | Mapping[str, Target] | None = None,
     utility_loss: float | str | None = None,
     time: str | None = None,
     missing: Missing = "refuse",

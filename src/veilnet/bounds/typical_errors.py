@@ -8,23 +8,20 @@ stays constant tell more: T rows have the information J0 + T F'F where one has J
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.errors import NotObservable
 from veilnet._core.types import Array
-from veilnet._core.words import VARIANCES, join_names, plus_minus, side_by_side
+from veilnet._core.words import alike, join_names, plus_minus, side_by_side, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, Outlook, crlb, knowledge_of_factor, outlook, silence
 from veilnet.model.network import Network
 
-TYPICALLY_OFF = (
-    f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
-)
-"""What stands above errors."""
+_HEADINGS = ("standard error (1σ)", "raw", "sent", "prior only", "grows")
 _NEGLIGIBLE = 0.33  # of the model's error: less makes it 5 % larger, which is not worth a sentence
 ROWS_OF_CONSTANT = 100
 """Rows of a constant x that are reported beside one."""
@@ -54,8 +51,29 @@ class TypicalError:
     beyond: float = 0.0
 
     def __str__(self) -> str:
-        shown = {"raw": self.raw, "sent": self.sent, "guessing": self.guessing}
-        return side_by_side({label: value for label, value in shown.items() if value is not None}, self.unit)
+        return side_by_side(self._shown(), self.unit)
+
+    def _shown(self) -> dict[str, float]:
+        shown = {"raw": self.raw, "sent": self.sent, "prior only": self.guessing}
+        return {label: value for label, value in shown.items() if value is not None}
+
+    @property
+    def variances(self) -> float:
+        """How many times the error variance from raw readings the one from what is sent is."""
+        return 1.0 if self.sent is None or self.sent == self.raw else (self.sent / self.raw) ** 2
+
+    def cells(self, grows: str = "") -> tuple[str, ...]:
+        """Its row of :func:`error_table`.
+
+        grows: what stands in the last column; the growth of the standard error when nothing is given.
+        """
+        errors = alike(self._shown(), self.unit)
+        kind = "private" if self.private else "public"
+        return (
+            f"{self.name} ({kind})",
+            *(errors.get(label, "") for label in _HEADINGS[1:-1]),
+            grows or times(self.variances),
+        )
 
 
 def typical_errors(
@@ -95,6 +113,20 @@ def typical_errors(
     return found
 
 
+def error_table(rows: Iterable[Sequence[str]], *more: str) -> list[str]:
+    """Lines of text, one for each parameter below the headings.
+
+    rows: cells, as :meth:`TypicalError.cells` gives them.
+    more: headings of further columns.
+    """
+    cells = [(*_HEADINGS, *more), *(tuple(row) for row in rows)]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
+    return [
+        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
 def beside_errors(errors: Iterable[TypicalError]) -> list[str]:
     """What is to be said beside errors: what many rows tell, and what rows that the fit had not seen showed."""
     errors = list(errors)
@@ -106,8 +138,8 @@ def beside_errors(errors: Iterable[TypicalError]) -> list[str]:
         return in_one_row(errors)
     return [
         *in_one_row(errors),
-        f"On rows that the fit had not seen the centre was further off, and states it: {join_names(said)}. What is "
-        "promised of privacy is the model's.",
+        f"On rows held out of the fit the error was larger, and the centre states it: {join_names(said)}. Privacy is "
+        "promised by the model.",
     ]
 
 
@@ -132,8 +164,7 @@ def in_one_row(errors: Iterable[TypicalError]) -> list[str]:
     if not left:
         return []
     return [
-        f"All this is in one row. {ROWS_OF_CONSTANT} rows in which x stays constant leave a standard error of: "
-        f"{join_names(left)}."
+        f"These errors are for one row. {ROWS_OF_CONSTANT} rows of a constant x leave: {join_names(left)}."
     ]
 
 

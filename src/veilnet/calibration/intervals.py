@@ -50,7 +50,9 @@ class Interval:
     level: float = LEVEL
 
     def __str__(self) -> str:
-        return f"{1 + self.low:.3g} to {1 + self.high:.3g}-fold, {100 * self.level:.0f} %"
+        return (
+            f"{100 * self.level:.0f} % interval {np.sqrt(1 + self.low):.3g}x to {np.sqrt(1 + self.high):.3g}x"
+        )
 
 
 @dataclass(frozen=True)

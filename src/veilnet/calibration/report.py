@@ -204,7 +204,7 @@ class CalibrationReport:
             for name, (once, often) in self.over_groups.items()
         ]
         free = {name: one for name, one in self.promises.items() if name not in self._two_valued}
-        return [*(f"{name}: error variance {one}." for name, one in free.items()), *of_groups]
+        return [*(f"{name}: standard error {one}." for name, one in free.items()), *of_groups]
 
     @property
     def _two_valued(self) -> set[str]:

@@ -62,6 +62,25 @@ def option(name: str, help: str, **settings: Any) -> Any:
 
 
 # What several verbs ask for.
+PRIVATE_ERROR = option(
+    "--private-error",
+    "Least standard error: 2x the raw one, or in units, 12steps/min; for everything private, or gait=2x (repeat). "
+    "gait=worst:2x asks it of every direction. Of a secret: presence=auc:0.6, accuracy:0.6, power:0.05 or mu:0.5.",
+    metavar="[NAME=]ERROR",
+)
+PUBLIC_ERROR = option(
+    "--public-error", "How much the public standard error may grow, such as 5%.", metavar="PERCENT"
+)
+PRIVACY = option(
+    "--privacy",
+    "The same on the paper's scale: p, the growth of an error variance, 3 for 2x; or gait=3 (repeat).",
+    metavar="[NAME=]P",
+)
+UTILITY_LOSS = option(
+    "--utility-loss",
+    "The same on the paper's scale: the growth of the public error variance, 0.1025 for 5%.",
+    metavar="NUMBER",
+)
 SUMMED = option(
     "--summed",
     "The centre sees only sums: all for one of all agents, or kitchen,hall for one of these (repeat).",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from veilnet.designs.questions import Worst
-    from veilnet.designs.secrets import SeenAtMost
-
-    _Target = float | Worst | SeenAtMost
+    from veilnet.designs.questions import Target
+    from veilnet.designs.standard_errors import AtLeast, Times
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
@@ -57,41 +56,84 @@ def fraction(text: str, option: str) -> float:
         raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
 
 
-def loss_allowed(text: str | None, option: str) -> float | str | None:
-    """A utility loss: ``5%`` or ``0.05``. A bare 5 could be either 5 % or 500 %, and is asked about."""
+def loss_allowed(text: str | None, option: str) -> float | None:
+    """A utility loss, the growth of the public error variance: a plain number, which design() reads."""
     if text is None:
         return None
-    if text.endswith("%"):
-        return value if (value := fraction(text, option)) <= 1 else text
-    try:
-        value = float(text)
-    except ValueError:
-        raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
-    if value >= 1:
+    if text.endswith(("%", "x")):
         raise InvalidRequest(
-            f"{option}: {text} can be read in two ways; did you mean {value:g} % (write {value:g}%, or "
-            f"{value / 100:g}) or {100 * value:g} % (write {100 * value:g}%)?"
+            f"{option}: expected the growth of a variance as a number, found {text!r}; --public-error 5% lets the "
+            f"standard error grow by 5 %, which is {option} 0.1025"
+        )
+    value = amount(text, option)
+    if value > 1:
+        raise InvalidRequest(
+            f"{option}: {text} lets the variance grow by {100 * value:g} %; for a standard error {text} % larger "
+            f"write --public-error {text}%, for {text} as it is --public-error {(1 + value) ** 0.5:.6g}x"
         )
     return value
 
 
 def growth(text: str, option: str) -> float:
-    """A privacy p, the growth of an error variance: ``2`` as it is, ``3x`` for 3-fold and ``200%`` for the same."""
+    """The paper's p, a plain number: how much an error variance grows, 2 for one that is three times the raw one."""
     if text.endswith(("%", "x")):
-        given = amount(text[:-1], option)
-        value = given / 100 if text.endswith("%") else given - 1
-        if value < 0:
-            raise InvalidRequest(
-                f"{option}: {text} would make the centre's error smaller; expected 1x or more, or 0% or more"
-            )
-        return value
-    try:
-        return float(text)
-    except ValueError:
         raise InvalidRequest(
-            f"{option}: expected a number, found {text!r}; 3x says that an error variance grows 3-fold, 50% that it "
-            "grows by half, and 2 the same as 3x"
+            f"{option}: expected the growth of a variance as a number, found {text!r}; --private-error 2x doubles "
+            f"the standard error, which is {option} 3"
+        )
+    return amount(text, option)
+
+
+def private_error(text: str, option: str) -> Times | AtLeast:
+    """A standard error: ``2x`` the raw one, ``50%`` more, or ``12 steps/min`` in its unit."""
+    from veilnet.designs.standard_errors import AtLeast, Times
+
+    found = re.fullmatch(r"\s*([-+0-9.eE]*[0-9.])\s*(.*?)\s*", text)
+    try:
+        value, unit = float(found[1]), found[2]  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise InvalidRequest(
+            f"{option}: expected a standard error, found {text!r}; write 2x for twice the raw one, 50% for half as "
+            "much again, or a number with its unit, 12steps/min"
         ) from None
+    if unit == "%":
+        return Times(1 + value / 100)
+    return Times(value) if unit == "x" else AtLeast(value, unit)
+
+
+def public_error(text: str, option: str) -> Times:
+    """How much the public standard error may grow: ``5%``, or ``1.05x``."""
+    from veilnet.designs.standard_errors import AtLeast
+
+    found = private_error(text, option) if text.strip().endswith(("%", "x")) else None
+    if found is None or isinstance(found, AtLeast):
+        raise InvalidRequest(
+            f"{option}: expected 5% (a standard error at most 5 % larger) or 1.05x, found {text!r}"
+        )
+    return found
+
+
+def asked_for(
+    privacy: list[str] | None,
+    private_errors: list[str] | None,
+    utility_loss: str | None,
+    public_errors: str | None,
+) -> dict[str, Any]:
+    """``privacy=`` and ``utility_loss=`` of a design, from the paper's options or from those in standard errors."""
+    for one, other, name in (
+        (privacy, private_errors, "--privacy and --private-error"),
+        (utility_loss, public_errors, "--utility-loss and --public-error"),
+    ):
+        if one and other:
+            raise InvalidRequest(f"{name}: expected one of them, found both; keep the one that you mean")
+    return {
+        "privacy": targets(privacy, "--privacy") if privacy else targets(private_errors, "--private-error"),
+        "utility_loss": (
+            public_error(public_errors, "--public-error")
+            if public_errors
+            else loss_allowed(utility_loss, "--utility-loss")
+        ),
+    }
 
 
 def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
@@ -99,21 +141,25 @@ def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | 
     return _one_or_by_name(given, option, lambda text: amount(text, option))
 
 
-def targets(given: list[str] | None, option: str) -> _Target | dict[str, _Target] | None:
-    """As :func:`amounts`, by :func:`growth`; ``worst:5`` asks as much of every direction, ``auc:0.6`` of a secret."""
+def targets(given: list[str] | None, option: str) -> Target | dict[str, Target] | None:
+    """As :func:`amounts`, by :func:`growth` or, of --private-error, by :func:`private_error`.
+
+    ``worst:5`` asks as much of every direction, ``auc:0.6`` of a secret.
+    """
     from veilnet.designs.questions import Worst
     from veilnet.designs.secrets import Accuracy, Auc, Mu, Power
 
     of_secrets = {"auc": Auc, "accuracy": Accuracy, "power": Power, "mu": Mu}
 
-    def read(text: str) -> _Target:
+    def read(text: str) -> Target:
         kind, colon, number = text.rpartition(":")
         if kind in of_secrets:
             return of_secrets[kind](amount(number, option))
         if colon and kind != "worst":
             known = ", ".join(f"{each}:number" for each in ("worst", *of_secrets))
             raise InvalidRequest(f"{option}: expected a number, or one of {known}; found {text!r}")
-        return Worst(growth(number, option)) if colon else growth(text, option)
+        reading = private_error if option == "--private-error" else growth
+        return Worst(reading(number, option)) if colon else reading(text, option)  # type: ignore[arg-type]
 
     return _one_or_by_name(given, option, read)
 

@@ -70,8 +70,8 @@ def command(
         if name in verdict.detectability:
             continue  # of a secret, the growth of an error misleads
         console.print(
-            f"The rows the network was fitted to leave open how much of {name} is free: its error variance grows "
-            f"{1 + low:.3g} to {1 + high:.3g}-fold ({100 * level:.0f} % sure, from {report_path(network).name})."
+            f"{name}: the rows of the fit leave open how much is free, {100 * level:.0f} % interval "
+            f"{(1 + low) ** 0.5:.3g}x to {(1 + high) ** 0.5:.3g}x ({report_path(network).name})."
         )
     if explain:
         console.print(verdict.explain())

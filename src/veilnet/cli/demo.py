@@ -83,7 +83,7 @@ def _tell_rows(
     console.print(_outcome(played["free"]))
     console.print(str(free))
     _say(
-        f"4. A stricter plan: every private error variance grows at least {1 + privacy:g}-fold "
+        f"4. A stricter plan: every private standard error grows at least {(1 + privacy) ** 0.5:.3g}x "
         f"(privacy {privacy:g}), at the least cost to the public part"
     )
     console.print(sending_table(strict))
@@ -117,7 +117,7 @@ def _tell_stream(stream: Plan, followed: Story) -> None:
         "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"
     )
     console.print("  veilnet check house.toml     what is free, and who stands in the way")
-    console.print("  veilnet design house.toml --privacy 11x --out plan/")
+    console.print("  veilnet design house.toml --private-error 3.3x --out plan/")
     console.print("  veilnet audit plan/          attack it before someone else does")
 
 
@@ -154,9 +154,7 @@ def _outcome(lines: list[StoryLine]) -> Table:
         ]
         for line in lines
     ]
-    return table(
-        ["", "parameter", "error, raw", "error, promised", "error, measured", "variance grows"], rows
-    )
+    return table(["", "parameter", "error, raw", "error, promised", "error, measured", "grows"], rows)
 
 
 def _kind(line: StoryLine) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, SUMMED, argument, option
+from veilnet.cli._command_line import (
+    JSON,
+    PRIVACY,
+    PRIVATE_ERROR,
+    PUBLIC_ERROR,
+    SUMMED,
+    UTILITY_LOSS,
+    argument,
+    option,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,22 +23,9 @@ if TYPE_CHECKING:
     from veilnet.model.network import Network
     from veilnet.plans.plan import Plan
 
-_PRIVACY = option(
-    "--privacy",
-    "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
-    "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
-    "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
-    "Least utility loss.",
-)
-_UTILITY_LOSS = option(
-    "--utility-loss",
-    "How much the public error variance may grow: 5% or 0.05. Most privacy.",
-    metavar="PART",
-)
 _GIVE_UP = option(
     "--give-up",
-    "Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
-    "nothing is then spent on it.",
+    "Let this private parameter be protected less than for free (repeat).",
     metavar="NAME",
 )
 _MODEL_ERROR = option(
@@ -46,8 +42,10 @@ _GAP_PRIVACY = option(
 
 def command(
     network: Path = argument("A network file, .toml, .json or .npz."),
-    privacy: list[str] | None = _PRIVACY,
-    utility_loss: str | None = _UTILITY_LOSS,
+    private_error: list[str] | None = PRIVATE_ERROR,
+    public_error: str | None = PUBLIC_ERROR,
+    privacy: list[str] | None = PRIVACY,
+    utility_loss: str | None = UTILITY_LOSS,
     give_up: list[str] | None = _GIVE_UP,
     power: list[str] | None = option(
         "--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."
@@ -77,12 +75,11 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
-    from veilnet.cli._shared import amounts, fraction, groups, loss_allowed, print_json, progress, targets
+    from veilnet.cli._shared import amounts, asked_for, fraction, groups, print_json, progress
     from veilnet.io.plan_reading import check_destination
 
     request: dict[str, Any] = {
-        "privacy": targets(privacy, "--privacy"),
-        "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
+        **asked_for(privacy, private_error, utility_loss, public_error),
         "give_up": tuple(give_up or ()),
         "power": amounts(power, "--power"),
     }
@@ -232,5 +229,5 @@ def _robustness_table(tried: dict[str, Robustness]) -> Table:
     return table(
         ["plan made for", "public error, average", "worst", *private],
         rows,
-        title=f"On {first.draws} random true models, off by {100 * first.error:g} %: error variances grow",
+        title=f"On {first.draws} random true models, off by {100 * first.error:g} %: standard errors grow",
     )

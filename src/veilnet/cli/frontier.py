@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, SUMMED, argument, option
+from veilnet._core.errors import InvalidRequest
+from veilnet.cli._command_line import JSON, PRIVACY, SUMMED, argument, option
 
 if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier
@@ -13,12 +14,13 @@ if TYPE_CHECKING:
 
 def command(
     network: Path = argument("A network file: .toml, .json or .npz."),
-    privacy: list[str] | None = option(
-        "--privacy",
-        "How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty. Of "
-        "a secret with a change, how surely it may be seen: presence=auc:0.9,0.8,0.7,0.6.",
-        metavar="GROWTH",
+    private_error: list[str] | None = option(
+        "--private-error",
+        "Least standard error of everything private, 2x the raw one (repeat); else twenty points. Of a secret: "
+        "presence=auc:0.9,0.8,0.7,0.6.",
+        metavar="ERROR",
     ),
+    privacy: list[str] | None = PRIVACY,
     points: int | None = option(
         "--points", "How many points to trace; twenty when nothing is said.", at_least=2
     ),
@@ -37,7 +39,11 @@ def command(
 
     check_plot(out)
     check_file(csv)
-    levels = None if not privacy else _levels(privacy)
+    if privacy and private_error:
+        raise InvalidRequest("--privacy and --private-error: expected one of them, found both; keep one")
+    levels = (
+        _levels(privacy, "--privacy") if privacy else _levels(private_error or [], "--private-error") or None
+    )
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
         curve = vn.frontier(
@@ -67,8 +73,8 @@ def command(
     console.print(
         table(
             [
-                curve.measure or "every private error variance grows",
-                f"error variance of {public} then grows",
+                curve.measure or "every private standard error grows",
+                f"standard error of {public} then grows",
                 *proved,
             ],
             _rows(curve, prove=prove),
@@ -79,23 +85,22 @@ def command(
             console.print(f"Wrote {path}")
 
 
-def _levels(given: list[str]) -> list[Any]:
+def _levels(given: list[str], option: str) -> list[Any]:
     """Growths; or, of ``name=auc:0.9,0.8``, what is asked of the named secrets at each point."""
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import growth, targets
+    from veilnet.cli._shared import targets
 
     if any(text.startswith("worst:") for text in given):
         raise InvalidRequest(
-            "--privacy: a frontier is drawn over the mean of the directions; ask veilnet design for every direction "
+            f"{option}: a frontier is drawn over the mean of the directions; ask veilnet design for every direction "
             "(worst:)"
         )
     if not any("=" in text for text in given):
-        return [growth(text, "--privacy") for text in given]
+        return [targets([text], option) for text in given]
     lists = [(text.rpartition(":")[0], text.rpartition(":")[2].split(",")) for text in given]
     if len({len(values) for _, values in lists}) > 1:
-        raise InvalidRequest("--privacy: expected as many figures for each secret, presence=auc:0.9,0.8,0.7")
+        raise InvalidRequest(f"{option}: expected as many figures for each secret, presence=auc:0.9,0.8,0.7")
     return [
-        targets([f"{kind}:{values[place]}" for kind, values in lists], "--privacy")
+        targets([f"{kind}:{values[place]}" for kind, values in lists], option)
         for place in range(len(lists[0][1]))
     ]
 
@@ -110,13 +115,15 @@ def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
     if curve.seen:
         rows.append([f"{curve.ceiling:.4g}", "not at all: so much is free", ""])
     elif curve.ceiling > NOTHING:
-        free = "as much as one likes" if np.isinf(curve.ceiling) else f"up to {1 + curve.ceiling:.4g}-fold"
+        free = (
+            "as much as one likes" if np.isinf(curve.ceiling) else f"up to {(1 + curve.ceiling) ** 0.5:.4g}x"
+        )
         rows.append([free, "not at all: so much is free", ""])
     for point in curve.rows:
-        grows = f"{point.asked:.4g}" if curve.seen else f"{1 + point.asked:.4g}-fold"
+        grows = f"{point.asked:.4g}" if curve.seen else f"{(1 + point.asked) ** 0.5:.4g}x"
         if point.plan is None:
             rows.append([grows, "impossible: not even silence hides so much", ""])
         elif point not in curve.free:
-            proved = percent(point.bound) if np.isfinite(point.gap) else "not proved"
-            rows.append([grows, f"by {percent(-point.utility)}", proved])
+            proved = percent((1 + point.bound) ** 0.5 - 1) if np.isfinite(point.gap) else "not proved"
+            rows.append([grows, f"by {percent((1 - point.utility) ** 0.5 - 1)}", proved])
     return [row if prove else row[:2] for row in rows]

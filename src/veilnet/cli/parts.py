@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilnet.cli import extract
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import (
+    JSON,
+    PRIVACY,
+    PRIVATE_ERROR,
+    PUBLIC_ERROR,
+    UTILITY_LOSS,
+    argument,
+    option,
+)
 
 if TYPE_CHECKING:
     from veilnet.centre.estimates import Estimate
@@ -45,14 +53,10 @@ def check(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSO
 
 def design(
     folder: Path = FOLDER,
-    privacy: list[str] | None = option(
-        "--privacy",
-        "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half; for everything private, or "
-        "gait=3x (repeat). Least utility loss.",
-    ),
-    utility_loss: str | None = option(
-        "--utility-loss", "How much the public error variance may grow: 5%. Most privacy.", metavar="PART"
-    ),
+    private_error: list[str] | None = PRIVATE_ERROR,
+    public_error: str | None = PUBLIC_ERROR,
+    privacy: list[str] | None = PRIVACY,
+    utility_loss: str | None = UTILITY_LOSS,
     give_up: list[str] | None = option(
         "--give-up", "Let this be protected less than it would be for free (repeat).", metavar="NAME"
     ),
@@ -63,12 +67,11 @@ def design(
     json: bool = JSON,
 ) -> None:
     """Find what each agent should send, and write it beside the parts; without a target, the most that is free."""
-    from veilnet.cli._shared import amounts, loss_allowed, print_json, targets, tell
+    from veilnet.cli._shared import amounts, asked_for, print_json, tell
     from veilnet.cluster import design
 
     request: dict[str, Any] = {
-        "privacy": targets(privacy, "--privacy"),
-        "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
+        **asked_for(privacy, private_error, utility_loss, public_error),
         "give_up": tuple(give_up or ()),
         "power": amounts(power, "--power"),
     }

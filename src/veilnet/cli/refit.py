@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import (
+    JSON,
+    PRIVACY,
+    PRIVATE_ERROR,
+    PUBLIC_ERROR,
+    UTILITY_LOSS,
+    argument,
+    option,
+)
 
 
 def command(
     plan: Path = argument("Folder of the old plan."),
     data: Path = argument("New calibration rows, with the columns the old fit had."),
-    privacy: list[str] | None = option(
-        "--privacy", "Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."
-    ),
-    utility_loss: str | None = option("--utility-loss", "Ask for this loss now: 5% or 0.05.", metavar="PART"),
+    private_error: list[str] | None = PRIVATE_ERROR,
+    public_error: str | None = PUBLIC_ERROR,
+    privacy: list[str] | None = PRIVACY,
+    utility_loss: str | None = UTILITY_LOSS,
     time: str | None = option("--time", "The column that tells when a row was measured, as for fit."),
     missing: str = option(
         "--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse"
@@ -27,11 +35,11 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.refitting import refit
-    from veilnet.cli._shared import loss_allowed, print_json, targets, tell
+    from veilnet.cli._shared import asked_for, print_json, tell
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.doubts import doubt_notes
 
-    wanted, loss = targets(privacy, "--privacy"), loss_allowed(utility_loss, "--utility-loss")
+    asked = asked_for(privacy, private_error, utility_loss, public_error)
     old = vn.Plan.load(plan)
     if out is not None and out.resolve() == plan.resolve():
         raise InvalidRequest(
@@ -40,8 +48,7 @@ def command(
     found = refit(
         old,
         data,
-        privacy=wanted,
-        utility_loss=loss,
+        **asked,
         time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         accept=accept or [],

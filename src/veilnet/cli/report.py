@@ -50,8 +50,6 @@ def command(
     made = report_of(loaded, audit=found, curve=curve)
     made.save(out)
     tell(made.title)
-    if isinstance(loaded, Plan):
-        tell("Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.")
     if curve is not None and curve.interrupted:
         console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
     tell(f"Wrote {out}: open it in any browser.")

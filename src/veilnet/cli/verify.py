@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilnet.cli._command_line import JSON, argument, option
 
 if TYPE_CHECKING:
+    from veilnet.bounds.detectability import Detectability
     from veilnet.model.doubts import Doubt
     from veilnet.model.network import Network
     from veilnet.plans.verification import SavedPlan
@@ -69,7 +71,7 @@ def command(
             if check.note:
                 console.print(f"- {check.what}: {check.note}")
         if ok:
-            console.print(_errors(saved))
+            console.print(_errors(saved, secrets))
         if network is None:
             console.print(
                 f"The plan's own network was taken on trust: 'veilnet verify {plan} NETWORK' checks that it is yours."
@@ -91,10 +93,11 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
     return accepted(trusted.doubts, [d.name for d in planned.doubts if d.accepted and d.name in known])
 
 
-def _errors(saved: SavedPlan) -> str:
+def _errors(saved: SavedPlan, secrets: Mapping[str, Detectability]) -> str:
     """What the centre is off by under the plan."""
-    from veilnet.bounds.typical_errors import TYPICALLY_OFF, beside_errors, typical_errors
+    from veilnet.bounds.typical_errors import beside_errors, error_table, typical_errors
 
     errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
-    lines = [f"- {error.name}: {error}" for error in errors.values()]
-    return "\n".join([TYPICALLY_OFF, *lines, *beside_errors(errors.values())])
+    seen = {name: f"AUC {each.auc:.3f}" for name, each in secrets.items()}
+    lines = error_table(error.cells(seen.get(error.name, "")) for error in errors.values())
+    return "\n".join([*lines, *beside_errors(errors.values())])

@@ -101,7 +101,7 @@ def audit(
         tuple(found),
         FALSE_ALARM,
         title=f"Audit of the plan for {counted(network.agents, 'agent')} in {counted(len(network.parts), 'part')}",
-        promised=f"Promised: the variance of the centre's error grows {hidden}.",
+        promised=f"Promised: the standard error grows {hidden}.",
         plan=plan_name(network.folder),
         takes_data=False,
     )

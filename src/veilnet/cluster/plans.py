@@ -75,7 +75,7 @@ class PartsVerdict:
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: the centre's error variance grows {times(1 + self.ceiling[name])} for free, "
+            f"{name}: the standard error grows {times(1 + self.ceiling[name])} for free, "
             f"{times(1 + self.limit[name])} at most"
             for name in self.ceiling
         ]
@@ -130,7 +130,7 @@ class PartsPlan:
         if "power_allowed" in self.details:
             grown = "; ".join(f"{name} {times(1 + each)}" for name, each in self.privacy.items())
             return (
-                f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
+                f"{self.verdict}\nNoise within the power makes standard errors grow: {grown}; what is "
                 "public is estimated as well as from raw readings. No other noise within it hides more than "
                 f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. "
                 f"{' '.join(power_in_words(self.certificate))} {written}"
@@ -139,7 +139,7 @@ class PartsPlan:
             return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
         grown = "; ".join(f"{name} {times(1 + each)}" for name, each in self.privacy.items())
         return (
-            f"{self.verdict}\nThe centre's error variance grows: {grown}; of what is public "
+            f"{self.verdict}\nStandard errors grow: {grown}; of what is public "
             f"{times(1 - self.utility)}. {written}"
         )
 

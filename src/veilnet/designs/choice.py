@@ -19,7 +19,7 @@ from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.power import power_plan
 from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
 from veilnet.designs.questions import (
-    Worst,
+    Target,
     above_ceiling,
     one_target,
     read_asked,
@@ -30,7 +30,8 @@ from veilnet.designs.questions import (
     refuse_worst_above_limit,
     worst_above_ceiling,
 )
-from veilnet.designs.secrets import SeenAtMost, secrets_in_numbers, stream_plan_for_secrets
+from veilnet.designs.secrets import secrets_in_numbers, stream_plan_for_secrets
+from veilnet.designs.standard_errors import Times
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import RowTradeoff, Tradeoff
 from veilnet.designs.worst import (
@@ -63,8 +64,8 @@ _NOT_FOR_STREAMS = {
 
 def design(
     network: Network,
-    privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
-    utility_loss: float | str | None = None,
+    privacy: Target | Mapping[str, Target] | None = None,
+    utility_loss: float | str | Times | None = None,
     power: float | Mapping[str, float] | Sequence[float] | Array | None = None,
     method: Method = "auto",
     *,
@@ -88,11 +89,12 @@ def design(
     network:      the model.
     privacy:      p_j to reach, one number for all or name -> number (the others keep what is free of them): least
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
-                  over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction. Of a Secret,
-                  ``Auc(0.6)``, ``Accuracy``, ``Power`` or ``Mu`` say how surely its change may be seen, over as long
-                  as it lasts.
-    utility_loss: loss allowed, 0.05 or "5%": most privacy, p_j >= t·weights_j with the largest common t. One above
-                  100 % is written as a text, "150%".
+                  over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction,
+                  ``Times(2)`` for twice the raw standard error, ``AtLeast(12)`` for one of 12 in its unit. Of a
+                  Secret, ``Auc(0.6)``, ``Accuracy``, ``Power`` or ``Mu`` say how surely its change may be seen,
+                  over as long as it lasts.
+    utility_loss: loss allowed, 0.05, "5%", or ``Times(1.05)`` for a public standard error 5 % larger: most privacy,
+                  p_j >= t·weights_j with the largest common t. One above 100 % is written as a text, "150%".
     power:        largest noise power tr Θ_i, one number, agent -> number, or one for each agent in sending order:
                   most privacy at perfect utility by noise alone.
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),

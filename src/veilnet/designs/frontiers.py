@@ -16,7 +16,7 @@ from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
-from veilnet._core.words import join_names, number, percent, times
+from veilnet._core.words import join_names, number, times
 from veilnet.bounds.detectability import Detector
 from veilnet.designs.choice import design, tradeoff_of
 from veilnet.designs.floors import FlooredCurve
@@ -25,6 +25,7 @@ from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
 from veilnet.designs.questions import read_asked, read_count, read_gap, refuse_worst
 from veilnet.designs.secrets import SeenAtMost
+from veilnet.designs.standard_errors import Times
 from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
@@ -100,7 +101,7 @@ class Frontier:
         return f"{word} of {join_names(list(self.seen))}" if word else ""
 
     def level(self, asked: float) -> str:
-        """What is asked, in words: "3-fold or more", "AUC of presence 0.6 or less".
+        """What is asked, in words: "3x or more", "AUC of presence 0.6 or less".
 
         asked: of a point.
         """
@@ -115,9 +116,13 @@ class Frontier:
                 f"{number(self.limit)}, which is guessing."
             )
         return (
-            f"For free, the centre's error variance on {join_names(list(self.network.private))} grows at least "
+            f"For free, the standard error of {join_names(list(self.network.private))} grows at least "
             f"{times(1 + self.ceiling)}; if nothing were sent, {times(1 + self.limit)}."
         )
+
+    def _drawn(self, asked: float) -> float:
+        """Where a plot shows it: a growth p as a ratio of standard errors, what is asked of secrets as it is."""
+        return asked if self.seen else float(np.sqrt(1 + asked))
 
     @property
     def free(self) -> tuple[Point, ...]:
@@ -156,20 +161,20 @@ class Frontier:
             (point for point in self.rows if point.plan is not None and point.method != "perfect"),
             key=lambda point: -point.asked if self.seen else point.asked,
         )
-        above = 0.0 if self.seen else 1.0  # a growth p is drawn as 1 + p
-        edge = [above + self.ceiling] if np.isfinite(self.ceiling) and shown else []
+        drawn = self._drawn
+        edge = [drawn(self.ceiling)] if np.isfinite(self.ceiling) and shown else []
         axes.plot(
-            [*edge, *(above + p.asked for p in shown)],
-            [*(0.0 for _ in edge), *(-100 * p.utility for p in shown)],
+            [*edge, *(drawn(p.asked) for p in shown)],
+            [*(0.0 for _ in edge), *(_larger(-p.utility) for p in shown)],
             marker="o",
             color="tab:blue",
             markevery=list(range(len(edge), len(edge) + len(shown))),
         )
         if any(point.plan is not None and point.plan.proof is not None for point in shown):
             axes.fill_between(
-                [above + p.asked for p in shown],
-                [100 * p.bound for p in shown],
-                [-100 * p.utility for p in shown],
+                [drawn(p.asked) for p in shown],
+                [_larger(p.bound) for p in shown],
+                [_larger(-p.utility) for p in shown],
                 color="tab:blue",
                 alpha=0.2,
                 label="the best possible lies in here (proved)",
@@ -179,26 +184,27 @@ class Frontier:
         else:
             axes.set_xscale("log")
         if np.isfinite(self.ceiling):
-            asked = [above + p.asked for p in self.rows]
-            start = max([*asked, self.ceiling]) if self.seen else min([*asked, 1 + self.ceiling])
-            if start != above + self.ceiling:
-                told = f"down to {number(self.ceiling)}" if self.seen else f"up to {times(1 + self.ceiling)}"
+            asked = [drawn(p.asked) for p in self.rows]
+            end = drawn(self.ceiling)
+            start = max([*asked, end]) if self.seen else min([*asked, end])
+            if start != end:
+                reach = f"down to {number(self.ceiling)}" if self.seen else f"up to {times(1 + self.ceiling)}"
                 axes.axvspan(
                     start,
-                    above + self.ceiling,
+                    end,
                     color="tab:green",
                     alpha=0.15,
-                    label=f"free: {told} nothing is lost",
+                    label=f"free: {reach} nothing is lost",
                 )
-            axes.axvline(above + self.ceiling, color="tab:green", linestyle="--")
+            axes.axvline(end, color="tab:green", linestyle="--")
         if np.isfinite(self.limit):
             axes.axvline(
-                above + self.limit, color="tab:red", linestyle=":", label="nothing sent at all (limit)"
+                drawn(self.limit), color="tab:red", linestyle=":", label="nothing sent at all (limit)"
             )
         axes.set_ylim(bottom=0.0)
-        grows = f"error variance on {', '.join(self.network.private)} grows at least so many-fold"
+        grows = f"standard error of {', '.join(self.network.private)}, times the raw one, at least"
         axes.set_xlabel(f"{self.measure}, at most (best detector)" if self.seen else grows)
-        axes.set_ylabel(f"error variance on {', '.join(self.network.public)}\ngrows by (%)")
+        axes.set_ylabel(f"standard error of {', '.join(self.network.public)}\ngrows by (%)")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
         axes.grid(alpha=0.3)
@@ -215,16 +221,21 @@ class Frontier:
             if point.plan is None:
                 lines.append(f"- {self.level(point.asked)}: impossible, not even silence hides so much")
             elif point.method != "perfect":
-                loss = percent(-point.utility)
-                lines.append(f"- {self.level(point.asked)}: the error variance on {public} grows by {loss}")
+                grows = times(1 - point.utility)
+                lines.append(f"- {self.level(point.asked)}: the standard error of {public} grows {grows}")
         if self.interrupted:
             lines.append(f"The search was interrupted: these are the {len(self.rows)} points found so far.")
         return "\n".join(lines)
 
 
+def _larger(variance: float) -> float:
+    """By how many percent a standard error grows whose variance grows by this part."""
+    return 100 * (float(np.sqrt(1 + variance)) - 1)
+
+
 def frontier(
     network: Network,
-    privacy: Sequence[float | Mapping[str, SeenAtMost]] | Array | None = None,
+    privacy: Sequence[float | Times | Mapping[str, SeenAtMost]] | Array | None = None,
     *,
     points: int | None = None,
     seed: int = 0,
@@ -235,9 +246,9 @@ def frontier(
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
     network:  the model.
-    privacy:  the list; when left out, twenty points from the ceiling, the most that is free, to nearly the limit. Of
-              secrets ``[{"presence": Auc(0.9)}, {"presence": Auc(0.6)}]``: the same names and the same measure in
-              each; all other parameters keep what is free of them.
+    privacy:  the list, of p or of ``vn.Times(2)``; when left out, twenty points from the ceiling, the most that is
+              free, to nearly the limit. Of secrets ``[{"presence": Auc(0.9)}, {"presence": Auc(0.6)}]``: the same
+              names and the same measure in each; all other parameters keep what is free of them.
     points:   how many in place of twenty.
     seed:     of the joint search.
     prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
@@ -253,6 +264,8 @@ def frontier(
     if groups is not None:
         network = merged(network, groups)
     seed = read_count(seed, "seed", least=0)
+    if isinstance(privacy, Sequence):
+        privacy = [each.growth if isinstance(each, Times) else each for each in privacy]
     if isinstance(privacy, Sequence) and any(isinstance(each, Mapping | SeenAtMost) for each in privacy):
         if points is not None:
             raise InvalidRequest(_POINTS_OR_LIST)

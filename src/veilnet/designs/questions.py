@@ -14,6 +14,7 @@ from veilnet._core.types import Array
 from veilnet._core.validation import as_array, refuse_unknown
 from veilnet._core.words import join_names, number, times
 from veilnet.designs.secrets import SeenAtMost, read_seen
+from veilnet.designs.standard_errors import AtLeast, Times, as_privacy
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 
@@ -23,15 +24,21 @@ class Worst:
     """A target for every direction of a private parameter: ``privacy={"presence": vn.Worst(5)}``.
 
     The plain target p_j is a mean over the directions of g_j. ``Worst(5)`` asks that the error variance of *each*
-    combination of its rows grow by at least 5, 6-fold that is. With one row the two are the same.
+    combination of its rows grow by at least 5, ``Worst(vn.Times(2))`` that its standard error doubles. With one row
+    the plain target and this one are the same.
 
     privacy: how much every direction has to reach, at least 0.
     """
 
-    privacy: float
+    privacy: float | Times
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "privacy", _at_least_zero(self.privacy, "Worst"))
+        asked = self.privacy.growth if isinstance(self.privacy, Times) else self.privacy
+        object.__setattr__(self, "privacy", _at_least_zero(asked, "Worst"))
+
+
+Target = float | Worst | SeenAtMost | AtLeast | Times
+"""What may be asked of a private parameter."""
 
 
 def one_target(**targets: Any) -> list[str]:
@@ -49,13 +56,16 @@ def read_targets(network: Network, privacy: Any) -> Asked:
     none = dict.fromkeys(network.private, 0.0)
     if privacy is None:
         return Asked(none)
-    if isinstance(privacy, Worst | SeenAtMost):
+    if isinstance(privacy, Worst | SeenAtMost | AtLeast | Times):
         privacy = dict.fromkeys(network.private, privacy)
     if not isinstance(privacy, Mapping):
         return Asked(none | read_amounts(privacy, list(network.private), "privacy"))
     refuse_unknown(privacy, list(network.private), "privacy", error=InvalidRequest)
+    privacy = {name: as_privacy(network, name, each) for name, each in privacy.items()}
     worst = {
-        name: each.privacy for name, each in privacy.items() if isinstance(each, Worst) and each.privacy > 0
+        name: float(each.privacy)  # type: ignore[arg-type]
+        for name, each in privacy.items()
+        if isinstance(each, Worst) and float(each.privacy) > 0  # type: ignore[arg-type]
     }
     seen = {name: each for name, each in privacy.items() if isinstance(each, SeenAtMost)}
     plain = {name: each for name, each in privacy.items() if not isinstance(each, Worst | SeenAtMost)}
@@ -124,7 +134,11 @@ def read_asked(
 
 
 def read_loss(utility_loss: Any) -> float:
-    """The loss allowed, a fraction up to 1; any loss as a text, "5%" or "500%", of which no one takes 5 for 0.05."""
+    """The loss allowed, a fraction up to 1 or the growth of the public standard error (:class:`Times`); any loss as a
+    text, "5%" or "500%", of which no one takes 5 for 0.05.
+    """
+    if isinstance(utility_loss, Times):
+        return utility_loss.growth
     if isinstance(utility_loss, str) and utility_loss.strip().endswith("%"):
         return _at_least_zero(utility_loss.strip()[:-1], "utility_loss") / 100
     loss = _at_least_zero(utility_loss, "utility_loss")
@@ -229,14 +243,13 @@ def refuse_worst(value: Any, what: str) -> None:
 
 
 def _as_number(value: Any) -> str:
-    """What to write for "3x" or "50%", as the command line takes them."""
+    """What to write for "2x" or "50%", as the command line takes them."""
     found = re.fullmatch(r"\s*([0-9.]+)\s*([x%])\s*", value) if isinstance(value, str) else None
     if found is None or not found[1].replace(".", "", 1).isdigit():
         return ""
     given = float(found[1])
-    number_ = given - 1 if found[2] == "x" else given / 100
-    how = f"{given:g}-fold" if found[2] == "x" else f"by {given:g} %"
-    return f"; a variance that grows {how} is {number_:g}" if number_ >= 0 else ""
+    ratio = given if found[2] == "x" else 1 + given / 100
+    return f"; for {ratio:g} times the raw standard error write vn.Times({ratio:g})" if ratio >= 1 else ""
 
 
 def _at_least_zero(value: Any, what: str) -> float:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, counted, join_names, number, times
+from veilnet._core.words import NOTHING, counted, join_names, number, percent, times
 from veilnet.bounds.detectability import Detector, secrets_headlines
 from veilnet.bounds.typical_errors import (
     ROWS_OF_CONSTANT,
-    TYPICALLY_OFF,
     TypicalError,
     beside_errors,
+    error_table,
     typical_errors,
 )
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
@@ -25,20 +25,20 @@ from veilnet.sums.handing_out import members_of
 # Methods that are not simply the best plan found: they are named to who asked for them.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9  # of a floor: floors lie a little below what is free
-_AROUND_GAPS = "Around a missed row and at a start"
+_AROUND_GAPS = "around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
 
 def plan_in_words(plan: Plan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
-    lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability), TYPICALLY_OFF]
-    lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
-    lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
+    lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability)]
+    lines += error_table(error.cells(_seen(plan, error.name)) for error in errors.values())
+    lines += [f"{name}: {said}" for name in plan.network.private if (said := _private(plan, name))]
     lines += beside_errors(errors.values())
     if plan.network.prior is None and not plan.network.is_stream:
         lines.append(
-            "Without a prior this is of unbiased estimators: somebody who knows more of x beforehand does better."
+            "Without a prior these are errors of unbiased estimators: prior knowledge of x makes them smaller."
         )
     if by_stacks(plan.network):
         lines.append(NOW_IS_NOT_COMPUTED)
@@ -46,12 +46,10 @@ def plan_in_words(plan: Plan) -> str:
     if plan.floors:
         verb = "stays" if len(plan.floors) == 1 else "stay"
         kept = join_names(list(plan.floors))
-        lines.append(f"{kept} {verb} at least as well protected as for free: paying never protects less.")
+        lines.append(f"{kept} {verb} at least as well protected as for free.")
     if plan.given_up:
         was = "was" if len(plan.given_up) == 1 else "were"
-        lines.append(
-            f"{join_names(plan.given_up)} {was} given up on request, and may be protected less than for free."
-        )
+        lines.append(f"{join_names(plan.given_up)} {was} given up and may be protected less than for free.")
     lines += _less_than_free(plan)
     lines += power_in_words(plan.certificate)
     lines += sums_in_words(plan)
@@ -74,8 +72,8 @@ def sums_in_words(plan: Plan) -> list[str]:
         lines.append(
             f"The centre sees only the sum of {join_names(list(group.agents))} ({name}): "
             f"{counted(first.sent, 'number')} a row of {first.summed.bits} bits each, opened when at least "
-            f"{group.threshold} of {len(group.agents)} are there. One agent's own message would tell more; masks or "
-            "two centres hide it (veilnet agent)."
+            f"{group.threshold} of {len(group.agents)} are there. Masks or two centres hide what each member adds "
+            "(veilnet agent)."
         )
     if not lines:
         return []
@@ -85,7 +83,7 @@ def sums_in_words(plan: Plan) -> list[str]:
                 f"{each} {times(1 + max(found.privacy, 0.0))} ({join_names(list(found.agents))})"
                 for each, found in plan.collusion(many).items()
             ]
-            lines.append(f"Where {helps} the centre, error variances grow at least: {join_names(told)}.")
+            lines.append(f"If {helps} the centre, standard errors grow at least: {join_names(told)}.")
     return lines
 
 
@@ -107,8 +105,8 @@ def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
         return []
     one, everyone = (times(1 + each) for each in costs)
     return [
-        f"After a missed row of one agent the public error variance grows {one} at most, of all agents {everyone}, "
-        "until the memories have filled up again."
+        f"After a missed row the public standard error grows at most {one} (one agent) or {everyone} (all agents), "
+        "until the memories have filled up."
     ]
 
 
@@ -135,17 +133,12 @@ def _cost(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     public, growth = list(plan.network.public), times(1 - plan.utility)
     units = {plan.network.unit(name) for name in public}
     if len(public) == 1 or len(units) == 1:
-        return f"the error variance on {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"
-    worst = max(public, key=lambda name: _ratio(errors[name]))
+        return f"the standard error of {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"
+    worst = max(public, key=lambda name: errors[name].variances)
     return (
-        f"the error variance of {join_names(public)} added up, whatever their units, grows {growth} (this is what a "
-        f"utility loss limits), and that of {worst}, which loses most, {times(_ratio(errors[worst]))}"
+        f"the standard error of {worst}, which loses most, grows {times(errors[worst].variances)} (all public "
+        f"variances added up, which utility_loss= limits: {percent(-plan.utility)})"
     )
-
-
-def _ratio(error: TypicalError) -> float:
-    """How many-fold an error variance grows from raw readings to what is sent."""
-    return 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
 
 
 def _rows_and_memory(plan: Plan) -> str:
@@ -155,42 +148,28 @@ def _rows_and_memory(plan: Plan) -> str:
     return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
 
 
-def _public(error: TypicalError) -> str:
-    ratio = _ratio(error)
-    if ratio < 1 + NOTHING:
-        return f"{error.name}: {error}. It stays as it was."
-    return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
+def _seen(plan: Plan, name: str) -> str:
+    """AUC of a secret's change: what counts of it, since the growth of an error would mislead. Else nothing."""
+    return f"AUC {plan.detectability[name].auc:.3f}" if name in plan.detectability else ""
 
 
-def _private(plan: Plan, error: TypicalError) -> str:
-    gained = plan.privacy[error.name]
-    seen = plan.detectability.get(error.name)
-    if seen is not None:  # what counts of a secret is how surely it is seen; growth of an error would mislead
-        unit = plan.network.unit(error.name)
-        return f"{error.name}: {seen.in_words(unit)}. Its size is known to {error}."
-    text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(plan, error.name)}"
-    worst = plan.worst_direction[error.name]
-    if np.isfinite(gained) and not np.isclose(worst, gained):
-        numbers = counted(len(plan.network.private[error.name]), "number")
-        text += f" Of all combinations of its {numbers} one stays most exposed: "
-        text += f"its error variance grows {times(1 + worst)}."
-    if plan.network.is_stream and error.name in plan.privacy_now:
-        text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
-    if error.name in plan.privacy_with_gaps and np.isfinite(plan.privacy_with_gaps[error.name]):
-        text += f" {_AROUND_GAPS}: at least {times(1 + plan.privacy_with_gaps[error.name])}."
-    return text
-
-
-def _grows(plan: Plan, name: str) -> str:
+def _private(plan: Plan, name: str) -> str:
+    """What the table does not say of a private parameter: combinations, hindsight, gaps, how a change is seen."""
+    if name in plan.detectability:
+        return f"{plan.detectability[name].in_words(plan.network.unit(name))}."
     gained, worst = plan.privacy[name], plan.worst_direction[name]
-    if np.isfinite(gained):
-        return f"Its error variance grows {times(1 + gained)}."
-    if np.isfinite(worst):  # one direction without bound makes the mean so
-        return (
-            "As a whole it cannot be estimated from what is sent; the combination of its numbers that stays most "
-            f"exposed can, and the error variance of that grows {times(1 + worst)}."
-        )
-    return "From what is sent alone it cannot be estimated any more."
+    said = []
+    if np.isfinite(worst) and not np.isclose(worst, gained):
+        numbers = counted(len(plan.network.private[name]), "number")
+        said.append(f"the least protected combination of its {numbers} grows {times(1 + worst)}")
+    if np.isinf(worst):
+        said.append("it cannot be estimated from the messages")
+    if plan.network.is_stream:
+        if name in plan.privacy_now:
+            said.append(f"{times(1 + plan.privacy_now[name])} before later rows arrive")
+        if np.isfinite(plan.privacy_with_gaps.get(name, np.inf)):
+            said.append(f"{_AROUND_GAPS} at least {times(1 + plan.privacy_with_gaps[name])}")
+    return f"{'; '.join(said)}." if said else ""
 
 
 def promise_in_words(
@@ -208,30 +187,27 @@ def promise_in_words(
     changes:   how surely the change of each secret is seen, in words: of these no growth is given.
     """
     one = "" if constant is None else "in one row "
-    lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
-    lines = [f"{lost} {join_names(list(public))}, which may be known"]
+    lost = "nothing is lost on" if -utility < NOTHING else f"the standard error grows {times(1 - utility)} on"
+    lines = [f"{lost} {join_names(list(public))} (public)"]
     for name, gained in privacy.items():
         if changes and name in changes:
-            lines.append(
-                f"{name}: {changes[name]}; somebody who sees all messages, and knows the plan, does no better"
-            )
+            lines.append(f"{name}: {changes[name]}, for anybody who knows the plan and sees all messages")
             continue
         if np.isinf(gained):
-            lines.append(f"{name} cannot be estimated any more from what all agents send")
+            lines.append(f"{name} cannot be estimated from the messages of all agents")
         elif gained < NOTHING:
             lines.append(f"{name} is NOT protected: it can be estimated as well as from raw readings")
         else:
             lines.append(
-                f"{one}the error variance of {name} grows {times(1 + gained)}: somebody who sees all messages, and "
-                "knows the whole plan, cannot estimate it better"
+                f"{one}the standard error of {name} grows {times(1 + gained)}, for anybody who knows the plan and "
+                "sees all messages"
             )
             if constant is not None and name in constant:  # a statement is its author's, and may leave it out
-                part = f"{100 * constant[name]:.0f} % of that of one row"
                 lines[-1] += (
-                    f"; of {ROWS_OF_CONSTANT} rows in which x stays the same, the typical error is {part}"
+                    f"; {ROWS_OF_CONSTANT} rows of a constant x leave {100 * constant[name]:.0f} % of that error"
                 )
         if with_gaps is not None and np.isfinite(with_gaps.get(name, np.inf)):
-            lines[-1] += f". {_AROUND_GAPS}: at least {times(1 + with_gaps[name])}"
+            lines[-1] += f"; {_AROUND_GAPS} at least {times(1 + with_gaps[name])}"
     return lines if with_gaps is None or with_gaps else [*lines, GAPS_ARE_NOT_COMPUTED]
 
 
@@ -239,7 +215,7 @@ def quality(plan: Plan) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
         better = "No design without loss hides more" if plan.method == "perfect" else "No design does better"
-        return f"{better}: this one is optimal."
+        return f"Optimal: {better[0].lower()}{better[1:]}."
     if np.isinf(plan.gap):
         if plan.network.is_stream:
             return "How far it is from the best possible is not known: no bound has been found for streams."
@@ -270,9 +246,8 @@ def quality(plan: Plan) -> str:
 def power_in_words(certificate: Certificate) -> list[str]:
     """How near the noise comes to the power that was allowed, one sentence; none where nothing limits it."""
     return [
-        f"No agent adds more noise than it may: {finding.what.removeprefix(NOISE_POWER)}, which comes nearest to its "
-        f"limit, adds a variance of {number(finding.found)}, summed over its readings, and may add "
-        f"{number(finding.promised)}."
+        f"Noise power: {finding.what.removeprefix(NOISE_POWER)} comes nearest to its limit, {number(finding.found)} "
+        f"of {number(finding.promised)} (variances added up over its readings)."
         for finding in certificate.findings
         if finding.what.startswith(NOISE_POWER)
     ]
@@ -301,7 +276,7 @@ def that_keeps(names: Sequence[str]) -> str:
 
 
 _GROWTHS = {
-    "privacy of ": "error variance on {} grows",
+    "privacy of ": "standard error of {} grows",
     "target of ": "as was asked of {}",
     "every direction of ": "as was asked of every direction of {}",
     "no less than is free of ": "no less than is free, of {}",
@@ -315,11 +290,11 @@ def finding_in_words(what: str, public: str) -> str:
     public: the names of the public parameters, in words.
     """
     plain = {
-        "utility": f"error variance on {public} grows",
-        LOSS_ALLOWED: f"error variance on {public} may grow",
-        DITHERED: "agents that forget to dither",
-        "grids": "messages are rounded finely enough for their noise",
-        "names, limits, resolution, step": "agents know their readings' names, limits and steps, and that of rows",
+        "utility": f"standard error of {public} grows",
+        LOSS_ALLOWED: f"standard error of {public} may grow",
+        DITHERED: "agents without dither",
+        "grids": "grids are fine enough for the noise",
+        "names, limits, resolution, step": "agent files match the network",
     }
     if what.startswith(NOISE_POWER):
         return f"noise added by {what.removeprefix(NOISE_POWER)}, nearest its limit (variance over all its readings)"
@@ -332,7 +307,7 @@ def finding_in_words(what: str, public: str) -> str:
 
 
 def growth_in_words(what: str, value: float) -> str:
-    """Its figure, for a reader: ``10.2-fold``."""
+    """Its figure, for a reader: ``3.19x``."""
     if what == "utility":
         return times(1 - value)
     if what == LOSS_ALLOWED or what.startswith(tuple(_GROWTHS)):

@@ -230,7 +230,7 @@ def _all_agents(plan: Plan, found: Contributions) -> Html:
         kept = sanitizer.order if plan.network.is_stream else sanitizer.readings - len(sent)
         cells = [str(sanitizer.readings), str(int(np.sum(~noisy))), str(int(np.sum(noisy))), str(kept)]
         told = [found.parts[name].get(agent) for name in chosen]
-        # "12 % larger" is less than "3.2-fold": words do not sort as what they say.
+        # "12 % larger" is less than "3.2x": words do not sort as what they say.
         parts = [Cell("–", found.least) if each is None else Cell(shown_as(each), each) for each in told]
         rows.append([shown(agent), *cells, *parts])
     caption = f"All {len(rows)} agents"

@@ -14,7 +14,7 @@ def sums_section(plan: Plan) -> Html:
     return join(
         [
             paragraph(MEANING),
-            table("Growth of error variances at perfect utility", list(HEADINGS), rows),
+            table("Growth of standard errors at perfect utility", list(HEADINGS), rows),
             *map(paragraph, sums_in_words(plan)),
         ]
     )

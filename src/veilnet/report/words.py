@@ -21,18 +21,18 @@ _NAMED = 3  # parameters of a kind that a headline names one by one
 
 
 def fold(ratio: float, *, digits: int = 3) -> str:
-    """How large an error is beside another: ``unchanged``, ``1.5 % larger``, ``3.2-fold``, ``without bound``."""
+    """How large an error is beside another: ``unchanged``, ``1.5 % larger``, ``3.2x``, ``without bound``."""
     if np.isinf(ratio):
         return "without bound"
     if ratio < 1 + NOTHING / 2:
         return "unchanged"
     if ratio < 1.5:
         return f"{100 * (ratio - 1):.2g} % larger"
-    return f"{float(f'{ratio:.{digits}g}'):g}-fold" if ratio < 1e5 else f"{ratio:.1e}-fold"
+    return f"{float(f'{ratio:.{digits}g}'):g}x" if ratio < 1e5 else f"{ratio:.1e}x"
 
 
 def grows(ratio: float, *, digits: int = 3) -> str:
-    """The same as a predicate: ``grows 3.2-fold``."""
+    """The same as a predicate: ``grows 3.2x``."""
     if np.isinf(ratio):
         return "grows without bound"
     if ratio < 1 + NOTHING / 2:

@@ -32,7 +32,7 @@ class Comparison:
     limit: float
 
     def row(self) -> list[str]:
-        """Its cells, growths of error variances."""
+        """Its cells, growths of standard errors."""
         return [
             self.name,
             times(1 + self.shares),
@@ -44,7 +44,7 @@ class Comparison:
 
 HEADINGS = ("private", "shares", "only sums", "one agent helps the centre", "two do", "nothing sent")
 MEANING = (
-    "How many-fold error variances grow at perfect utility. Only sums: the centre sees what groups of agents add up "
+    "How standard errors grow at perfect utility. Only sums: the centre sees what groups of agents add up "
     "to, by masks or two centres, and no agent's own message. An agent that helps the centre hands it its readings; "
     "one that drops out tells less than that."
 )

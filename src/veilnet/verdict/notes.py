@@ -70,8 +70,8 @@ def model_error_notes(network: Network) -> list[str]:
     if not network.model_error:
         return []
     return [
-        f"The model may be off by {100 * network.model_error:g} %: figures are for a centre that does not know how, "
-        "on average over such errors. Somebody who knows the true model may learn more; the audit shows how much."
+        f"The model may be off by {100 * network.model_error:g} %: figures are averages over such errors. An "
+        "attacker who knows the true model may learn more; the audit shows how much."
     ]
 
 
@@ -123,9 +123,8 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     notes = []
     if np.any(network.draws):
         notes.append(
-            "Before use, readings that are not sent whole are moved at random within a step or two of their "
-            "resolution (dither); all figures count that "
-            f"({_percent(dither_cost(network))} of the public error variance)."
+            "Readings that are not sent whole are dithered by a step or two of their resolution (included; costs "
+            f"{_percent(float(np.sqrt(1 + dither_cost(network))) - 1)} of the public standard error)."
         )
     coarse = np.flatnonzero(
         network.steps > _COARSE * np.sqrt(network.undithered_noise.variances()) * (1 + 1e-9)
@@ -133,13 +132,13 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     if coarse.size:
         owners = list(dict.fromkeys(network.agents[int(k)] for k in network.blocks.owner[coarse]))
         notes.append(
-            f"The steps of {join_names(owners)} are larger than the noise of the readings: somebody who knows the "
-            "lattice may learn a percent more than the figures say."
+            f"The steps of {join_names(owners)} are larger than the sensor noise: knowing them may reveal a percent "
+            "more than stated."
         )
     if exposed:
         notes.append(
-            f"No resolution was stated for {join_names(exposed)}: exact numbers then protect only continuous "
-            "readings (state the steps of the readings, or 0 if they are continuous)."
+            f"No resolution is stated for {join_names(exposed)}: exact numbers protect only continuous readings "
+            "(state the steps of the readings, or 0 if they are continuous)."
         )
     return notes
 

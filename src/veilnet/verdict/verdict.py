@@ -13,7 +13,7 @@ from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
 from veilnet.bounds.knowledge import outlook
-from veilnet.bounds.typical_errors import TYPICALLY_OFF, TypicalError, beside_errors, typical_errors
+from veilnet.bounds.typical_errors import TypicalError, beside_errors, error_table, typical_errors
 from veilnet.model.network import Network
 from veilnet.verdict.notes import notes_on
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
@@ -98,8 +98,10 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self._headline(), *secrets_headlines(self.network, self.detectability)]
-        lines.append(TYPICALLY_OFF.replace("is sent", "has to be sent"))
-        lines += map(self._one_parameter, self.ceiling)
+        lines += error_table(map(self._cells, self.ceiling), "at most", "largest leak")
+        lines += [
+            f"{name}: {each.in_words(self.network.unit(name))}." for name, each in self.detectability.items()
+        ]
         lines += beside_errors(self._errors.values())
         return "\n".join([*lines, *self._footnotes(), *self.notes()])
 
@@ -137,30 +139,18 @@ class Verdict:
         some = [name for name in self.ceiling if name not in self.blocked]
         tail = f" For {join_names(some)} all of it is free." if some else ""
         return (
-            f"Privacy is free up to a point: what is shown below costs nothing on {public}, more will.{tail}"
+            f"Privacy is free up to a point: what the table shows costs nothing on {public}, more does.{tail}"
         )
 
-    def _one_parameter(self, name: str) -> str:
-        ceiling, limit = self.ceiling[name], self.limit[name]
-        at_least = "at least " if name in self.at_least else ""
-        text = f"- {name}: {self._errors[name]}."
-        if name in self.detectability:
-            seen = self.detectability[name].in_words(self.network.unit(name))
-            return f"- {name}: for free, {seen}. Its size is known to {self._errors[name]}."
-        if name not in self.blocked:
-            return f"{text} That is as if nothing were sent: its error variance grows {times(1 + ceiling)}."
-        if ceiling < NOTHING:
-            text += " Its error variance cannot grow for free"
-        else:
-            text += f" For free its error variance grows {at_least}{times(1 + ceiling)}"
-        text += f"; if nothing were sent, {times(1 + limit)}."
-        agents = self.blocking[name] if self.names_blocking else {}
-        if agents:
-            first, *others = agents
-            silent = times(1 + agents[first])
-            text += f" What {first} has to send tells more of it than any other (if {first} kept silent: {silent})"
-            text += f", then {join_names(others)}." if others else "."
-        return text
+    def _cells(self, name: str) -> tuple[str, ...]:
+        """Its row of the table: errors where nothing is lost, how they grow, what silence gives, who leaks most."""
+        ceiling, at_least = self.ceiling[name], "at least " if name in self.at_least else ""
+        seen = self.detectability.get(name)  # of a secret the growth of an error would mislead
+        grows = f"AUC {seen.auc:.3f}" if seen is not None else at_least + times(1 + ceiling)
+        most = "AUC 0.5" if seen is not None else times(1 + self.limit[name])
+        agents = self.blocking[name] if self.names_blocking and seen is None else {}
+        leaks = [f"{agent} ({times(1 + without)} without it)" for agent, without in agents.items()]
+        return (*self._errors[name].cells(grows), most, leaks[0] if leaks else "")
 
     @cached_property
     def detectability(self) -> dict[str, Detectability]:

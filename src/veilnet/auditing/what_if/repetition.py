@@ -141,7 +141,7 @@ def _counted_already(network: Network, sanitizers: Mapping[str, Sanitizer]) -> l
     for name, matrix in network.private.items():
         late, now = known(matrix, "hindsight"), known(matrix, "now")
         shown = {
-            "error variance grows: with hindsight (promised)": times(1 + late),
+            "standard error grows: with hindsight (promised)": times(1 + late),
             "from messages up to now": times(1 + now),
         }
         figures = {"with hindsight": late, "now": now}

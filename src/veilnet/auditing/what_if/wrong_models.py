@@ -268,7 +268,7 @@ def _privacy_range(name: str, right: Outcome, outcomes: list[Outcome], error: fl
     sound, count = right.privacy[name], len(outcomes)
     left = [outcome.privacy[name] for outcome in outcomes]
     shown = {
-        "error variance grows: model right": times(1 + sound),
+        "standard error grows: model right": times(1 + sound),
         f"worst of {count} wrong ones": times(1 + min(left)),
         f"best of {count} wrong ones": times(1 + max(left)),
     }
@@ -281,7 +281,7 @@ def _public_range(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
     worst = max(outcomes, key=lambda outcome: outcome.public_loss)
     interval = min(outcome.public_loss for outcome in outcomes), worst.public_loss
     shown = {
-        "variance grows: model right, sent": times(1 + sound.public_loss),
+        "standard error grows: model right, sent": times(1 + sound.public_loss),
         f"worst of {len(outcomes)} wrong ones, sent": times(1 + worst.public_loss),
         "the same case, raw readings": times(1 + worst.raw_loss),
     }
@@ -294,7 +294,7 @@ def _rests_on(what: str, assumption: str, growths: Mapping[str, float], error: f
     """The assumption that something rests most on, and how the error grows when that one alone is off."""
     shown = {
         "rests most on": assumption,
-        f"error variance grows with that alone off by {100 * error:g} %": times(1 + growths[assumption]),
+        f"standard error grows with that alone off by {100 * error:g} %": times(1 + growths[assumption]),
     }
     figures = {"growth with one assumption off": dict(growths)}
     return Row(SECTION, what, None, assumption, "info", figures=figures, shown=shown)
@@ -331,7 +331,7 @@ def _knew_more(error: GrowthsInUnits, label: str, growths: Mapping[str, float], 
     name = error.typical.name
     left = (1.0 + growths["what is sent"]) / (1.0 + growths["raw readings"]) - 1.0
     cells = error.cells(growths)
-    shown = cells | {"error variance grows, raw to sent": times(1 + left)}
+    shown = cells | {"standard error grows, raw to sent": times(1 + left)}
     figures = error.figures(growths)
     why = f"For one who knows no more than the plan assumes it grows {times(1 + promised)}."
     return Row(SECTION, f"{name}, attacker {label}", None, left, "info", why, None, figures, shown)

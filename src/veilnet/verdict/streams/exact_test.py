@@ -108,11 +108,11 @@ class StreamVerdict(Verdict):
 
     def _footnotes(self) -> list[str]:
         lines = [
-            f"- Now, before later rows tell more, the error variance on {name} grows {times(1 + grown)}."
+            f"{name}: the standard error grows {times(1 + grown)} before later rows arrive."
             for name, grown in self.ceiling_now.items()
         ]
         lines += [
-            f"- Around a missed row and at a start, the error variance on {name} grows at least {times(1 + grown)}."
+            f"{name}: around a missed row and at a start it grows at least {times(1 + grown)}."
             for name, grown in self.ceiling_with_gaps.items()
         ]
         if by_stacks(self.network):
