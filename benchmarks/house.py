@@ -33,9 +33,9 @@ def main() -> None:
         "gait_raw": f"{gait.raw:.1f} {gait.unit}",
         "gait_sent": f"{gait.sent:.1f} {gait.unit}",
         "gait_guessing": f"{gait.guessing:.1f} {gait.unit}",
-        "gait_fold": f"{1 + free.privacy['gait']:.0f}-fold",
-        "strict_fold": f"{1 + min(strict.privacy.values()):.0f}-fold",
-        "strict_loss": f"{-100 * strict.utility:.1f} %",
+        "gait_times": f"{(1 + free.privacy['gait']) ** 0.5:.1f}x",
+        "strict_times": f"{(1 + min(strict.privacy.values())) ** 0.5:.1f}x",
+        "strict_more": f"{100 * ((1 - strict.utility) ** 0.5 - 1):.1f} %",
     }
     secret = vn.Secret(network.private["presence"], change=1.0)
     asked = [{"presence": vn.Auc(auc)} for auc in AUCS]

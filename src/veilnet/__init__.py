@@ -1,4 +1,4 @@
-"""Let a fusion centre learn what it was promised, and nothing else.
+"""Share sensor data for one estimate while provably limiting the others.
 
 Every public name is here: ``import veilnet as vn``, then ``vn.Network``, ``vn.check``, ``vn.design``...
 Names are imported when first used, so that importing veilnet costs nothing.

@@ -294,7 +294,7 @@ def test_what_dither_costs_is_said_in_words() -> None:
     sentence = f"costs {100 * (np.sqrt(1 + expected) - 1):.2g} % of the public standard error"
     assert sentence in str(vn.check(network))
     assert sentence in str(vn.design(network))
-    unstated = "exact numbers then protect only continuous readings"
+    unstated = "exact numbers protect only continuous readings"
     for text in (str(vn.check(undithered(network))), str(vn.design(undithered(network)))):
         assert len([line for line in text.splitlines() if unstated in line]) == 1
     assert unstated not in str(vn.design(network))

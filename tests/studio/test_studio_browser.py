@@ -126,7 +126,7 @@ def drop(visit: Visit, name: str, content: str) -> None:
 
 def test_from_a_first_visit_to_a_plan_that_verifies(visit: Visit, tmp_path: Path, capsys) -> None:
     page, network = visit.page, house()
-    assert "learn what it was promised" in page.inner_text("#welcome")
+    assert "Share sensor data" in page.inner_text("#welcome")
     page.click("#house")
     visit.shown("#headline", "as well as before")
     # the frontier is drawn as its points are found, and what is still to come can be done without

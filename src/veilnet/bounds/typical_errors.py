@@ -63,7 +63,7 @@ class TypicalError:
         return 1.0 if self.sent is None or self.sent == self.raw else (self.sent / self.raw) ** 2
 
     def cells(self, grows: str = "") -> tuple[str, ...]:
-        """Its row of :func:`error_table`.
+        """Its row of :func:`error_lines`.
 
         grows: what stands in the last column; the growth of the standard error when nothing is given.
         """
@@ -113,7 +113,7 @@ def typical_errors(
     return found
 
 
-def error_table(rows: Iterable[Sequence[str]], *more: str) -> list[str]:
+def error_lines(rows: Iterable[Sequence[str]], *more: str) -> list[str]:
     """Lines of text, one for each parameter below the headings.
 
     rows: cells, as :meth:`TypicalError.cells` gives them.

@@ -101,7 +101,7 @@ def _call(arguments: list[str]) -> int:
         lines = {name: _first_line(command) for name, command in module.commands.items()}
         sys.stdout.write(_listing(verb, "COMMAND", VERBS[verb], {"Commands": lines}))
     elif verb in ("-h", "--help"):
-        purpose = "Let a fusion centre learn what it was promised, and nothing else."
+        purpose = "Share sensor data for one estimate while provably limiting the others."
         sys.stdout.write(_listing("", "VERB", purpose, _STEPS))
     elif verb == "--version":
         from veilnet import __version__

@@ -95,9 +95,9 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
 
 def _errors(saved: SavedPlan, secrets: Mapping[str, Detectability]) -> str:
     """What the centre is off by under the plan."""
-    from veilnet.bounds.typical_errors import beside_errors, error_table, typical_errors
+    from veilnet.bounds.typical_errors import beside_errors, error_lines, typical_errors
 
     errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
     seen = {name: f"AUC {each.auc:.3f}" for name, each in secrets.items()}
-    lines = error_table(error.cells(seen.get(error.name, "")) for error in errors.values())
+    lines = error_lines(error.cells(seen.get(error.name, "")) for error in errors.values())
     return "\n".join([*lines, *beside_errors(errors.values())])

@@ -13,7 +13,7 @@ from veilnet.bounds.typical_errors import (
     ROWS_OF_CONSTANT,
     TypicalError,
     beside_errors,
-    error_table,
+    error_lines,
     typical_errors,
 )
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
@@ -33,7 +33,7 @@ def plan_in_words(plan: Plan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
     lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability)]
-    lines += error_table(error.cells(_seen(plan, error.name)) for error in errors.values())
+    lines += error_lines(error.cells(_seen(plan, error.name)) for error in errors.values())
     lines += [f"{name}: {said}" for name in plan.network.private if (said := _private(plan, name))]
     lines += beside_errors(errors.values())
     if plan.network.prior is None and not plan.network.is_stream:

@@ -14,6 +14,7 @@ from veilnet._core.progress import Progress
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
 from veilnet.designs.secrets import Auc
+from veilnet.designs.standard_errors import Times
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.verdict import Verdict
@@ -66,11 +67,16 @@ class Ask:
         if self.loss is not None:
             return design(
                 network,
-                utility_loss=self.loss if self.loss <= 1 else f"{100 * self.loss:.12g}%",
+                utility_loss=self.loss if self.loss <= 1 else Times(self._ratio),
                 give_up=self.give_up,
                 progress=progress,
             )
         return design(network, privacy=self.targets, give_up=self.give_up, progress=progress)
+
+    @property
+    def _ratio(self) -> float:
+        """Of the public standard errors, sent and raw."""
+        return float(np.sqrt(1 + (self.loss or 0.0)))
 
     def command(self, file: str, model_error: float | None = None) -> str:
         """The command line that asks the same.
@@ -82,7 +88,12 @@ class Ask:
         if model_error is not None:
             words += ["--model-error", repr(model_error)]
         if self.pays and self.loss is not None:
-            words += ["--utility-loss", f"{100 * self.loss:.12g}%"]
+            asked = (
+                ["--utility-loss", repr(self.loss)]
+                if self.loss <= 1
+                else ["--public-error", f"{self._ratio!r}x"]
+            )
+            words += asked
         for name, value in self.privacy.items() if self.loss is None else ():
             kind = "auc:" if name in self.seen else "worst:" if name in self.worst else ""
             words += ["--privacy", f"{name}={kind}{value!r}"]

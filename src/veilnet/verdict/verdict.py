@@ -13,7 +13,7 @@ from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
 from veilnet.bounds.knowledge import outlook
-from veilnet.bounds.typical_errors import TypicalError, beside_errors, error_table, typical_errors
+from veilnet.bounds.typical_errors import TypicalError, beside_errors, error_lines, typical_errors
 from veilnet.model.network import Network
 from veilnet.verdict.notes import notes_on
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
@@ -98,7 +98,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self._headline(), *secrets_headlines(self.network, self.detectability)]
-        lines += error_table(map(self._cells, self.ceiling), "at most", "largest leak")
+        lines += error_lines(map(self._cells, self.ceiling), "at most", "largest leak")
         lines += [
             f"{name}: {each.in_words(self.network.unit(name))}." for name, each in self.detectability.items()
         ]
