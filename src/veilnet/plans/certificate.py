@@ -3,7 +3,7 @@
 The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no code with the solvers or with
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a lower
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
-spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
+spectra (privacy, with hindsight) and by the error of a given filter (utility, now): no Riccati
 equation of the messages is solved. Around a gap it is a bound from below, the error of somebody who knows the state
 some rows before and after it. Where agents are very many, utility is that of the centre that adds up what is sent
 (:mod:`veilnet.recheck.stream_sum`).

@@ -42,6 +42,8 @@ from veilnet._core.types import Array
 from veilnet.bounds.streams.steady import ROUNDING, SMALLEST_PART, MessageSystem, RowUpdate, Steady, updated
 
 _MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
+_DOUBLED = 4 * EPS  # of a sum: a round that adds less only moves rounding
+_DIVERGED = 1e200
 # A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
 _RESIDUAL = 1e-8
 _ROWS_ONE_BY_ONE = 3  # sharp messages bring the error from the size of x to its own within so many
@@ -86,23 +88,33 @@ def _steady_state(messages: MessageSystem) -> Steady:
     return _settled(messages, system, before, basis, unbounded, mix, (news + news.T) / 2)
 
 
-def doubled(closed: Array, gained: Array, seen: Array) -> Array:
-    """The limit of Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' from Y = 0, by structured doubling.
+def doubled(closed: Array, gained: Array, seen: Array, *, dual: bool = False) -> tuple[Array, Array]:
+    """The limit of Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' from Y = 0, by structured doubling; and that of its dual.
 
-    closed: A0, gained: Y0, seen: W0; with W0 = -G <= 0 the same steps solve the Riccati equation of covariances.
+    The steps of Y are those of W -> W0 + A0'W (I - Y0 W)^-1 A0 too (Chu, Fan, Lin and Wang, 2004). With W0 = -J <= 0
+    they solve the Riccati equation of covariances, and -W is what a row and all later ones tell of the state.
+
+    closed: A0, gained: Y0, seen: W0.
+    dual:   whether W has to have settled as well; LinAlgError where they do not.
     """
     identity = np.eye(len(gained))
     for _ in range(_MOST_DOUBLINGS):
         both = np.linalg.solve(identity - gained @ seen, np.concatenate([closed, gained], axis=1))
         half, inner = both[:, : len(gained)], both[:, len(gained) :]
-        more = closed @ inner @ closed.T
-        ahead = closed.T @ seen @ half
-        gained = gained + (more + more.T) / 2
-        if np.max(np.abs(more), initial=0.0) <= 4 * EPS * np.max(np.abs(gained), initial=0.0):
+        more, ahead = closed @ inner @ closed.T, closed.T @ seen @ half
+        gained, seen = gained + (more + more.T) / 2, seen + (ahead + ahead.T) / 2
+        if _small(more, gained) and (not dual or _small(ahead, seen)):
+            return gained, seen
+        if dual and not max(np.max(np.abs(gained)), np.max(np.abs(seen))) < _DIVERGED:
             break
-        seen = seen + (ahead + ahead.T) / 2
         closed = closed @ half
-    return gained
+    if dual:
+        raise np.linalg.LinAlgError("no steady state")
+    return gained, seen
+
+
+def _small(change: Array, whole: Array) -> bool:
+    return bool(np.max(np.abs(change), initial=0.0) <= _DOUBLED * np.max(np.abs(whole), initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +153,7 @@ def _error_of_noisier(messages: MessageSystem) -> Array:
     noise = messages.noise + (level if level > 0 else 1.0) * np.eye(len(A))
     spread = np.diag(C @ noise @ C.T + messages.floor)
     floor = messages.floor + np.diag(np.where(spread > 0, spread, 1.0))
-    return doubled(A, noise, -C.T @ np.linalg.solve(floor, C))
+    return doubled(A, noise, -C.T @ np.linalg.solve(floor, C))[0]
 
 
 def _split_exact(messages: MessageSystem, above: Array) -> tuple[_System, Array]:
@@ -251,7 +263,7 @@ def _largest_fixed_point(system: _System, start: Array) -> Array:
     row = system.updated(start)
     gained = start - _following(system, start)
     seen = C.T @ np.linalg.solve(row.news, C)
-    error = start - doubled(A @ row.left, gained, (seen + seen.T) / 2)
+    error = start - doubled(A @ row.left, gained, (seen + seen.T) / 2)[0]
     for _ in range(_NEWTON_STEPS):
         rough, error = error, _newton(system, (error + error.T) / 2)
         if np.max(np.abs(error - rough)) <= _ENOUGH * np.max(np.diag(error)):

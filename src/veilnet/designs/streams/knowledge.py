@@ -15,10 +15,10 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.lyapunov import spectral_radius, stationary_covariance
 from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.state_space import message_model
-from veilnet.designs.streams.doubling import stein
 from veilnet.model.common import padded
 from veilnet.model.network import Network
 
@@ -152,8 +152,9 @@ def _shifted(rows: slice, by: int) -> Array:
 
 def _typical_covariance(transition: Array, noise: Array) -> Array:
     """The stationary covariance; of a stream that is drawn into stability where it has none. Only for scale."""
-    radius = float(np.abs(np.linalg.eigvals(transition)).max(initial=0.0))
-    return stein((transition * min(1.0, _STABLE / max(radius, _STABLE))).T, noise)
+    return stationary_covariance(
+        transition * min(1.0, _STABLE / max(spectral_radius(transition), _STABLE)), noise
+    )
 
 
 def _white_frame(covariance: Array, order: int, share: Array) -> tuple[Array, int]:

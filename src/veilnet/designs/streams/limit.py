@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
-from veilnet.designs.streams.doubling import stein
 from veilnet.designs.streams.knowledge import JointState
 
 _NOTHING = 1e-9
@@ -21,7 +21,7 @@ _NOTHING = 1e-9
 
 def telling_nothing_of(knowledge: JointState, private: Array) -> list[Array]:
     """Per agent, orthonormal combinations of its knowledge that tell nothing of rows of the state, (any, d_i)."""
-    stationary = stein(knowledge.transition.T, knowledge.noise)
+    stationary = stationary_covariance(knowledge.transition, knowledge.noise)
     related = stationary @ private.T
     # Later rows: Cov(w_t, g_{t+k}) = V Σ (G A^k)'. Earlier ones: Cov(w_t, g_{t-k}) = V A^k Σ G'.
     later = _orbit(knowledge.transition.T, private.T)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
+from veilnet.bounds.streams.riccati import doubled
 from veilnet.designs.joint.objective import Evaluation
-from veilnet.designs.streams.doubling import filter_and_smoother, stein
 from veilnet.designs.streams.knowledge import JointState
 
 FINEST = 1e-10
@@ -65,10 +66,11 @@ class StreamObjective:
         information = model.view.T @ told @ model.view
         transition = model.transition - cross @ model.view
         noise = model.noise - cross @ model.cross.T
-        found = filter_and_smoother(transition, (noise + noise.T) / 2, (information + information.T) / 2)
-        if found is None:
-            return self._unsettled()
-        before, onward = found
+        # Σ, the error of the state before its row has come, and Y, what its row and all later ones tell of it.
+        before, seen = doubled(
+            transition, (noise + noise.T) / 2, -(information + information.T) / 2, dual=True
+        )
+        onward = -seen
         identity = np.eye(len(before))
         kept: Array = np.asarray(np.linalg.inv(identity + before @ information), dtype=np.float64)
         kept_for_good: Array = np.asarray(np.linalg.inv(identity + before @ onward), dtype=np.float64)
@@ -133,10 +135,10 @@ class StreamObjective:
         private = sum((w * p for w, p in zip(of_privacy, self._private, strict=True)), 0 * public)
         source = kept_for_good.T @ private @ kept_for_good
         source = source + (public if model.later else kept.T @ public @ kept)
-        by_before = stein(transition @ kept, source)
+        by_before = stationary_covariance((transition @ kept).T, source)
         back = np.linalg.inv(np.eye(len(noise)) + noise @ onward)  # (I + Q Y)^-1
         future = onward @ back
-        by_onward = stein((back @ transition).T, -hindsight @ private @ hindsight)
+        by_onward = stationary_covariance(back @ transition, -hindsight @ private @ hindsight)
         pull = transition.T @ by_before @ transition
         by_information = by_onward - now @ (pull if model.later else pull + public) @ now
         by_noise = by_before - future @ transition @ by_onward @ transition.T @ future
