@@ -3,7 +3,7 @@
     python examples/office_audit.py FOLDER
 
 FOLDER holds ``training.csv`` and ``test2.csv`` as for ``office.py``. The network is fitted to the first log; every
-plan is audited on the second. Printed is the table of docs/audit.md, in Markdown, and what each audit concludes.
+plan is audited on the second. Printed is the table of the audit page, in Markdown, and what each audit concludes.
 Needs scikit-learn, and some minutes.
 """
 

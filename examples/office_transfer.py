@@ -5,7 +5,7 @@
 FOLDER holds ``training.csv`` and ``test2.csv`` as for ``office.py``. Logistic regression and a random forest learn
 from what the agents would have sent of the first log, beside the truth, with and without the messages of half an
 hour. They are judged on the second log as the audit judges: AUC against what the plan allows, rows that depend on one
-another, 1 % of false alarms for all tests of a plan together. Printed is the second table of docs/audit.md. Needs
+another, 1 % of false alarms for all tests of a plan together. Printed is the second table of the audit page. Needs
 scikit-learn, and a minute.
 """
 

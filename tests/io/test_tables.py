@@ -197,7 +197,7 @@ def test_fit_reads_parquet_with_its_times(tmp_path) -> None:
 
 
 def test_the_page_lists_the_words_for_no_value() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
     (line,) = (line for line in page.splitlines() if line.startswith("| no value |"))
     everywhere, among_numbers = (set(re.findall(r"`([^` ]+)`", part)) for part in line.split("among numbers"))
     for word in (*everywhere, *among_numbers - {"fit"}):

@@ -88,7 +88,7 @@ def test_the_source_archive_can_be_worked_on(built: dict[str, Path]) -> None:
         "CITATION.cff",
         "SECURITY.md",
     }
-    wanted |= {"examples/frames.py", "docs/adapters.md", "benchmarks/run.py", "tests/conftest.py"}
+    wanted |= {"examples/frames.py", "docs/how-to/adapters.md", "benchmarks/run.py", "tests/conftest.py"}
     assert wanted <= held
     assert {f"src/{name}" for name in sources()} <= held
     assert not any(name.startswith((".venv", "dist/")) or "__pycache__" in name for name in held)

@@ -71,7 +71,7 @@ def test_the_reference_has_every_public_name_once(site: Path) -> None:
 def test_the_command_line_is_told_whole(site: Path) -> None:
     from veilnet.cli import VERBS
 
-    page = (site / "command-line.html").read_text(encoding="utf-8")
+    page = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     for verb in VERBS:
         assert f'<h3 id="{verb}"' in page, verb
     assert "--utility-loss" in page

@@ -1,4 +1,4 @@
-"""docs/theorems.md is true: what it names exists, all of the paper is listed. And lemmas that have no code."""
+"""The theorem table is true: what it names exists, all of the paper is listed. And lemmas that have no code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from helpers import networks
 from veilnet.bounds.knowledge import gain
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "docs" / "theorems.md"
+TABLE = ROOT / "docs" / "reference" / "theorems.md"
 STATUS = {"printed", "mended", "extended"}
 
 # Everything numbered in the paper, and the labels of the equations and problems the code stands on.
@@ -75,7 +75,7 @@ LABELS = [
     "fig:sequential_iteration",
 ]
 ERRATA = range(1, 15)
-ERRATA_PAGE = ROOT / "docs" / "mathematics.md"
+ERRATA_PAGE = ROOT / "docs" / "explanation" / "mathematics.md"
 
 
 def rows() -> list[list[str]]:

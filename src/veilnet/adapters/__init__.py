@@ -1,1 +1,1 @@
-"""Plans in other people's libraries: Kalman filters, Stone Soup, data frames (docs/adapters.md)."""
+"""Plans in other people's libraries: Kalman filters, Stone Soup, data frames (docs/how-to/adapters.md)."""

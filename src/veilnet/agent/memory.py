@@ -4,7 +4,7 @@ s_t = F s_{t-1} + K (y_t + d_t - offset). A share filter (mathematics, "Streams"
 Kalman gain and F the filter's transition, reduced to what the public rows see of it.
 
 Earlier readings in the memory mask later ones. Where they are missing, at a start and after a missed row, the agent
-draws its memory from N(0, start) and begins anew: the draw masks what the readings would have (docs/streams.md).
+draws its memory from N(0, start) and begins anew: the draw masks what the readings would have (docs, streams).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading noise that remembers: n_{t+1} = B n_t + e_t, e ~ N(0, E), plus a white floor (docs/streams.md)."""
+"""Reading noise that remembers: n_{t+1} = B n_t + e_t, e ~ N(0, E), plus a white floor (docs, streams)."""
 
 from __future__ import annotations
 

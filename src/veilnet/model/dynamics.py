@@ -1,4 +1,4 @@
-"""How x moves from row to row: x_{t+1} - mean = A (x_t - mean) + w_t, w ~ N(0, Q) (docs/streams.md)."""
+"""How x moves from row to row: x_{t+1} - mean = A (x_t - mean) + w_t, w ~ N(0, Q) (docs/explanation/streams.md)."""
 
 from __future__ import annotations
 

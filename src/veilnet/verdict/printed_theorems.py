@@ -2,7 +2,9 @@
 
 Theorem 1 (no prior): ASUP iff for each G_j ≠ 0 some agent i has (i) N_i > rank(Ξ_i), Ξ_i = [UΨ_i; Φ_ii], and
 (ii) no P with PΞ_i = G_jΨ_i; that is, Null(Ξ_i) ⊄ Null(G_jΨ_i). Sufficient, but not necessary: see
-``docs/when-is-privacy-free.md``. Theorem 2 (J0 ≻ 0): ASUP iff UΨ_i H_i P0 G' = 0 for every agent; correct.
+``docs/explanation/when-is-privacy-free.md``.
+
+Theorem 2 (J0 ≻ 0): ASUP iff UΨ_i H_i P0 G' = 0 for every agent; correct.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What gaps and starts change: errors of g in the rows around a memory that begins anew (docs/streams.md, "Gaps").
+"""What gaps and starts change: errors of g in the rows around a memory that begins anew (docs, streams, "Gaps").
 
 Earlier readings in an agent's memory mask what it sends. At a start and after a missed row they are missing, so the
 agent draws its memory s from N(0, c Σ), Σ the covariance of s in the long run.

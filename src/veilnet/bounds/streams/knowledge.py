@@ -1,4 +1,4 @@
-"""What the centre knows of a stream in the steady state: u now, g with hindsight (docs/streams.md).
+"""What the centre knows of a stream in the steady state: u now, g with hindsight (docs/explanation/streams.md).
 
 Utility is judged *now*: the error of u_t given the messages up to t. Privacy is judged *with hindsight*: the error of
 g_t given all messages, later ones too. Both are ratios to raw streams judged by the same rule.

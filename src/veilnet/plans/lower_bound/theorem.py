@@ -19,8 +19,8 @@ E_i the matrix with <E_i, X ⊗ vv'> = v'(H_i'X H_i ⊗ I)v. Put
 
 If Σ_j λ_min(A_j) > 0, no X has loss <= β and p_j >= ε_j for every j asked: the least loss exceeds β.
 
-The proof is in the mathematics (``docs/mathematics.md``, section 8): pair each multiplier with what it multiplies at
-the X and v_j of such a design, add, and v_j'A_j v_j <= Σ_i <M_ij, X_i> for every j, whose right sides sum to 0.
+The proof is in ``docs/explanation/mathematics.md``, section 8: pair each multiplier with what it multiplies at the X
+and v_j of such a design, add, and v_j'A_j v_j <= Σ_i <M_ij, X_i> for every j, whose right sides sum to 0.
 
 With one public row, one private row and one parameter the best Z_TT and Z_TJ for given Z_JJ are known, and A =
 J0 - gg'/c + (u ⊗ I)'Z(u ⊗ I)/(1 + β) - tr_1[(J0 ⊗ I) Z] - Σ_i tr_1 Y_i remains, Z = Z_JJ. Read with β fixed and

@@ -3,7 +3,7 @@
 Let K be the stationary gain of the best filter on raw readings and F = (I - K H) A. The estimate x̂_t = F x̂_{t-1} +
 K y_t is linear in y, so it splits: agent i keeps ξ_t = F ξ_{t-1} + K_i y_i,t and sends U ξ_t; the sum over agents
 *is* the centre's estimate of u. No decentralised causal mechanism that keeps perfect utility hides more, now or with
-hindsight (docs/streams.md has the proof).
+hindsight (docs/explanation/streams.md has the proof).
 
 An agent whose share tells its readings anyway (as many numbers to send as it has readings, or more) sends the
 readings: the same information, without a memory.
