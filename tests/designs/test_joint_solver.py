@@ -15,8 +15,8 @@ from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.settings import SearchOptions
 from veilnet.designs.joint.starts import random_shrink, share_projectors
-from veilnet.designs.joint.telling import SearchOptions
 from veilnet.model.standard_form import StandardForm
 
 pytestmark = pytest.mark.slow

@@ -26,6 +26,17 @@ def asks_to_stop(answer: bool | None) -> bool:
     return answer is not None and not answer
 
 
+class Teller:
+    """Passes progress on, and raises :class:`Stopped` when the answer is False: the search ends where it is."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        if self._progress is not None and asks_to_stop(self._progress(stage, fraction)):
+            raise Stopped
+
+
 def within(progress: Progress, what: str, start: float, part: float) -> Callable[[float], None]:
     """Progress of one step, from 0 to 1, as a ``part`` of the whole from ``start``; raises :class:`Stopped`."""
 

@@ -151,16 +151,16 @@ def fit_report(
         column = unused[:_LONGEST_COLUMN]
         typed = quote(column) if column.isprintable() else repr(column)
         doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
-    told = network.replace(
+    described = network.replace(
         private=with_changes(network.private, rows.parameters, changes),
         step=None if rows.time is None else rows.time.stated,
         doubts=doubtful,
         fitted_rows=marks_of(rows.readings),
         held_out=held_out_errors(builder, network, model, moving, wider, rows) if predictive else None,
     )
-    found = log_aucs(told, rows)
-    doubtful = (*doubtful, *learning_doubts(told, found, rows))
-    return Calibration(told.replace(log_aucs=found, doubts=doubtful), report)
+    found = log_aucs(described, rows)
+    doubtful = (*doubtful, *learning_doubts(described, found, rows))
+    return Calibration(described.replace(log_aucs=found, doubts=doubtful), report)
 
 
 def _network_of(report: Callable[_Question, Calibration]) -> Callable[_Question, Network]:
@@ -175,8 +175,8 @@ def _network_of(report: Callable[_Question, Calibration]) -> Callable[_Question,
 
     fit.__name__ = fit.__qualname__ = "fit"
     fit.__signature__ = signature(report).replace(return_annotation="Network")  # type: ignore[attr-defined]
-    told = "A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful."
-    fit.__doc__ = told + str(report.__doc__)[str(report.__doc__).index("\n") :]
+    summary = "A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful."
+    fit.__doc__ = summary + str(report.__doc__)[str(report.__doc__).index("\n") :]
     return fit
 
 

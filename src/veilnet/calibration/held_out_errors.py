@@ -116,7 +116,7 @@ def _errors_of(
         network = builder.network(wider.of_model(own), moved)
         centre = Fusion(messages_of(network, {}))
         found = [centre.estimate(rows.readings[run]) for run in _runs(rows, block, stream)]
-    except (VeilnetError, np.linalg.LinAlgError):  # without these rows something cannot be told
+    except (VeilnetError, np.linalg.LinAlgError):  # without these rows something cannot be estimated
         return None
     errors = np.concatenate([each.public for each in found]) - rows.parameters[block] @ network.U.T
     variances = np.concatenate([each.model_deviation for each in found]) ** 2

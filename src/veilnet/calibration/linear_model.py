@@ -145,7 +145,7 @@ def _refuse_collinear_parameters(parameters: Array, names: Sequence[str]) -> Non
         return
     raise InvalidNetwork(
         f"table: of the public and private columns, {_function_of(directions[-1], names)}; their effects on the "
-        "readings cannot be told apart: leave one out"
+        "readings cannot be distinguished: leave one out"
     )
 
 

@@ -87,7 +87,7 @@ class CalibrationReport:
     """Everything :func:`veilnet.calibration.fitting.fit_report` found out about its model.
 
     rows, dropped:  rows of the fit, and rows left out for missing values.
-    time:           what the times of the rows told, None where no column of times was given.
+    time:           what the times of the rows show, None where no column of times was given.
     stream:         how rows follow one another, None where that is not known.
     promises:       private name -> the privacy that is free, with an interval for it.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.

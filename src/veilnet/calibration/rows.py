@@ -33,7 +33,7 @@ class Rows:
     segments:   (T,) the run of neighbouring rows that each row belongs to.
     numbers:    (T,) which row of the table each one is, from 1.
     dropped:    how many rows of the table were left out for missing values.
-    time:       what the times told, None where there were none.
+    time:       what the times show, None where there were none.
     groups:     (T,) the group that each row belongs to, from 0; None where rows have none.
     notes:      how columns were read that were not plain numbers.
     """

@@ -322,8 +322,8 @@ class Network(Frozen):
     def raw_triangle(self) -> Array:
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
         whole = not self.R.independent or fits_at_once(self.N * self.L)
-        told = self.white_observe if whole else self.readings_triangle
-        return triangle(np.concatenate([self.prior_root, told]))
+        shown = self.white_observe if whole else self.readings_triangle
+        return triangle(np.concatenate([self.prior_root, shown]))
 
     @property
     def readings_triangle(self) -> Array:

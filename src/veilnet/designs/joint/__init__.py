@@ -4,7 +4,7 @@ Read in this order: ``objective`` (loss and privacies as functions of what agent
 Lagrangian), ``chart`` and ``lbfgs`` (how it is minimised), ``run`` (one start to its end), ``snap`` (eigenvalues to 0
 and 1), ``race`` (starts side by side), ``hidden`` (directions of x hidden altogether), ``starts`` and ``search`` (the
 race of rows), ``hiding`` and ``withholding`` (privacy without bound, and at its limit), ``levels`` (what a curve is),
-``flat`` and ``curve`` (both questions asked of one curve). ``settings`` holds the numbers of the search, ``telling``
+``flat`` and ``curve`` (both questions asked of one curve). ``settings`` holds the numbers of the search and
 what callers say of it.
 """
 
@@ -14,9 +14,8 @@ from veilnet.designs.joint.objective import INFORMATION_FLOOR, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.search import followed, least_loss_problem, spent
-from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.settings import SETTINGS, SearchOptions
 from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.joint.withholding import inside, restricted_to, telling_nothing
 
 __all__ = [

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.flat import as_it_is, between, sharpened
 from veilnet.designs.joint.hiding import hiding_plans
@@ -32,10 +32,9 @@ from veilnet.designs.joint.search import (
     least_loss_problem,
     solve,
 )
-from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.settings import SETTINGS, SearchOptions
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 

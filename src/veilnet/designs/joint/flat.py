@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from veilnet._core.progress import Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
@@ -21,7 +22,6 @@ from veilnet.designs.joint.search import RowRace
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import Teller
 
 _LEAST_PART = 1e-9  # of a plan in a mixture: less is rounding
 

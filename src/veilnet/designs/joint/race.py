@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet._core.progress import Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Objective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.run import Run, toward_vertex
 from veilnet.designs.joint.settings import SETTINGS, Pace
 from veilnet.designs.joint.snap import Finished, retreat, simplest_near
-from veilnet.designs.joint.telling import Teller
 
 
 @dataclass(frozen=True, eq=False)

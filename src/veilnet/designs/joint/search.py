@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veilnet._core.progress import Stopped
+from veilnet._core.progress import Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.objective import JointObjective
@@ -20,7 +20,6 @@ from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.settings import ROWS, SETTINGS
 from veilnet.designs.joint.snap import Finished, simplest_near
 from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points, turned_about
-from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
 
 
@@ -59,7 +58,7 @@ class RowRace(Race):
         leader = run
         points = turned_about(finished.shrink)
         for done, point in enumerate(points):
-            # Where everything is told, the logarithm of a privacy has no slope to follow.
+            # Where everything is sent, the logarithm of a privacy has no slope to follow.
             if self.problem.level(self.objective(point).privacy) > SETTINGS.rounding:
                 leader = self._better(leader, point, 0.0, SETTINGS.escape)
             self.tell("turning agents", (done + 1) / len(points))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veilnet._core.progress import Progress, Teller
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -173,3 +175,24 @@ class SearchSettings:
 
 SETTINGS = SearchSettings()
 """What every search uses."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a caller says of a search.
+
+    starts:   how many; None for as many as suit the size.
+    seed:     what they are drawn from.
+    progress: called with what is being done.
+    expected: whether a search was asked for by name: then it is said where a closed form answers instead.
+    """
+
+    starts: int | None = None
+    seed: int = 0
+    progress: Progress | None = None
+    expected: bool = False
+
+    @property
+    def tell(self) -> Teller:
+        """Progress as the solvers report it."""
+        return Teller(self.progress)

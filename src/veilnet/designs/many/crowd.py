@@ -47,10 +47,10 @@ class Crowd:
 
     def ask(self, recipe: Rule) -> Known:
         """What is known when all answer by one recipe."""
-        told, hidden = self.summed(answers, recipe, self.wanted)
+        sent, hidden = self.summed(answers, recipe, self.wanted)
         if self.form.withheld is not None:
             hidden = hidden + self.form.withheld @ self.wanted
-        return Known(self.form.information + told, hidden)
+        return Known(self.form.information + sent, hidden)
 
     def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
         """Derivatives of Σ_r worths_mr e_r'J̃e_r by the recipe's directions, (m, L, k)."""

@@ -14,9 +14,8 @@ from veilnet.designs.joint import JointResult
 from veilnet.designs.joint.hiding import hiding_directions
 from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import infinite_where_unknown
-from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.settings import SETTINGS, SearchOptions
 from veilnet.designs.joint.starts import unseen_by
-from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.many.crowd import Crowd, FormCrowd
 from veilnet.designs.many.descent import Descent, Effort, FoundMixture
 from veilnet.designs.many.mixture import Question

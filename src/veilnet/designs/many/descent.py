@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilnet._core.progress import Stopped
+from veilnet._core.progress import Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd, Known
 from veilnet.designs.many.mixture import Answers, Figures, Question
 from veilnet.designs.many.prices import PriceSearch

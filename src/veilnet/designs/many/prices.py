@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from veilnet._core.progress import Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd
 from veilnet.designs.many.mixture import Answers, Figures
 from veilnet.designs.many.recipes import Rule

@@ -68,21 +68,21 @@ def answered(recipe: Rule, observe: Array) -> tuple[Array, Array]:
     if recipe.kind == "prices":
         shown = observe @ recipe.directions
         values, vectors = np.linalg.eigh((shown * recipe.signs) @ shown.transpose(0, 2, 1))
-        return vectors, _told(values, recipe.softness)
-    told = np.zeros(observe.shape[:2])
+        return vectors, _part_sent(values, recipe.softness)
+    sent = np.zeros(observe.shape[:2])
     if recipe.directions.shape[1] == 0:
         vectors = np.broadcast_to(np.eye(observe.shape[1]), (*observe.shape[:2], observe.shape[1]))
     else:
         vectors, sizes, _ = np.linalg.svd(observe @ recipe.directions)
-        told[:, : sizes.shape[1]] = sizes > _UNSEEN * sizes.max(initial=0.0)
-    return vectors, told if recipe.kind == "span" else 1.0 - told
+        sent[:, : sizes.shape[1]] = sizes > _UNSEEN * sizes.max(initial=0.0)
+    return vectors, sent if recipe.kind == "span" else 1.0 - sent
 
 
 def answers(observe: Array, recipe: Rule, wanted: Array) -> tuple[Array, Array]:
     """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) of a stack; A is ``wanted``, (L, r)."""
-    vectors, told = answered(recipe, observe)
+    vectors, sent = answered(recipe, observe)
     turned = (vectors.transpose(0, 2, 1) @ observe).reshape(-1, observe.shape[2])
-    flat = told.reshape(-1)
+    flat = sent.reshape(-1)
     rows, hidden = turned[flat > 0], turned[flat < 1]
     if recipe.softness:
         rows = rows * np.sqrt(flat[flat > 0])[:, None]
@@ -97,13 +97,13 @@ def pulled(observe: Array, recipe: Rule, estimate: Array, worths: Array) -> Arra
     shown = observe @ recipe.directions
     values, vectors = np.linalg.eigh((shown * recipe.signs) @ shown.transpose(0, 2, 1))
     inverse = vectors.transpose(0, 2, 1)
-    told, slope = _told(values, recipe.softness), _slope(values, recipe.softness)
+    sent, slope = _part_sent(values, recipe.softness), _slope(values, recipe.softness)
     apart = values[:, :, None] - values[:, None, :]
     same = np.abs(apart) <= 1e-9 * np.abs(values).max(axis=1)[:, None, None]
     differences = np.where(
         same,
         (slope[:, :, None] + slope[:, None, :]) / 2,
-        (told[:, :, None] - told[:, None, :]) / np.where(same, 1.0, apart),
+        (sent[:, :, None] - sent[:, None, :]) / np.where(same, 1.0, apart),
     )
     seen = inverse @ (observe @ estimate)
     back = inverse @ (shown * recipe.signs)
@@ -119,13 +119,13 @@ def mixed_answers(recipes: Sequence[Rule], weights: Array, observe: Array) -> Ar
     """X_i = Σ_k weights_k X_i(recipe k) of a stack, (s, n, n)."""
     made = np.zeros((*observe.shape[:2], observe.shape[1]))
     for recipe, weight in zip(recipes, weights, strict=True):
-        vectors, told = answered(recipe, observe)
-        half = vectors * np.sqrt(told)[:, None, :]
+        vectors, sent = answered(recipe, observe)
+        half = vectors * np.sqrt(sent)[:, None, :]
         made += weight * (half @ half.transpose(0, 2, 1))
     return made
 
 
-def _told(values: Array, softness: float) -> Array:
+def _part_sent(values: Array, softness: float) -> Array:
     """φ: 1 below -μ, 0 above 0."""
     if softness == 0.0:
         least = _NO_PRICE * np.abs(values).max(axis=1, keepdims=True)

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.linalg import EPS
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.stacks import Summing
 from veilnet._core.types import Array
-from veilnet.designs.joint.telling import Teller
 from veilnet.designs.power.free import left_open, withheld
 
 RELATIVE_GAP = 1e-7

@@ -23,12 +23,12 @@ _NOTHING = 1e-14  # of what an agent could tell of an estimate: less is rounding
 class FreeStack:
     """Agents that have as many directions free, each with some power.
 
-    told:      A_i, (s, b, L), in coordinates of x in which the raw information is the identity.
+    shown:     A_i, (s, b, L), in coordinates of x in which the raw information is the identity.
     stretch:   K_i, (s, b, b).
     unstretch: K_i^-1.
     """
 
-    told: Array
+    shown: Array
     stretch: Array
     unstretch: Array
 
@@ -40,19 +40,19 @@ class FreeStack:
 
     def put(self, places: slice, some: FreeStack) -> None:
         """Fill in some of the agents."""
-        self.told[places], self.stretch[places] = some.told, some.stretch
+        self.shown[places], self.stretch[places] = some.shown, some.stretch
         self.unstretch[places] = some.unstretch
 
     def part(self, places: slice) -> FreeStack:
         """Some of the agents."""
-        return FreeStack(self.told[places], self.stretch[places], self.unstretch[places])
+        return FreeStack(self.shown[places], self.stretch[places], self.unstretch[places])
 
     def answers(self, estimate: Array) -> Array:
         """X_i, (s, b, b): the noise of each that disturbs an estimate E, (L, r), most."""
-        count, size, length = self.told.shape
-        seen = (self.told.reshape(-1, length) @ estimate).reshape(count, size, -1)
+        count, size, length = self.shown.shape
+        seen = (self.shown.reshape(-1, length) @ estimate).reshape(count, size, -1)
         # Whoever tells nothing of it but rounding is better left alone.
-        able = np.linalg.norm(seen, axis=(1, 2)) > _NOTHING * np.linalg.norm(self.told, axis=(1, 2)) * (
+        able = np.linalg.norm(seen, axis=(1, 2)) > _NOTHING * np.linalg.norm(self.shown, axis=(1, 2)) * (
             np.linalg.norm(estimate)
         )
         if able.all():
@@ -89,14 +89,14 @@ def free_stack(
     """
     free = np.ascontiguousarray(basis[:, :, rank:])
     white = solve_lower_batch(roots, observe)
-    told = (np.swapaxes(free, 1, 2) @ white) @ change
+    shown = (np.swapaxes(free, 1, 2) @ white) @ change
     triangle = np.asarray(np.linalg.qr(roots @ free, mode="r"), dtype=np.float64)
     deviation = np.sqrt(power)[:, None, None]
     identity = np.broadcast_to(np.eye(free.shape[2]), triangle.shape)
     stretch = np.swapaxes(
         solve_lower_batch(np.ascontiguousarray(np.swapaxes(triangle, 1, 2)), identity), 1, 2
     )
-    return FreeStack(told, stretch * deviation, triangle / deviation)
+    return FreeStack(shown, stretch * deviation, triangle / deviation)
 
 
 def noise_where_free(free: FreeStack, answer: Array) -> tuple[Array, Array]:
@@ -109,7 +109,7 @@ def noise_where_free(free: FreeStack, answer: Array) -> tuple[Array, Array]:
 def withheld(free: FreeStack, estimate: Array) -> Array:
     """Σ A_i'(I - (I + K_i X_i K_i')^-1) A_i, (L, L): what their answers to an estimate take from the information."""
     variances, vectors = noise_where_free(free, free.answers(estimate))
-    half = np.swapaxes(vectors, 1, 2) @ free.told
+    half = np.swapaxes(vectors, 1, 2) @ free.shown
     half *= np.sqrt(variances / (1 + variances))[:, :, None]
     flat = half.reshape(-1, half.shape[2])
     return np.asarray(flat.T @ flat)
@@ -123,7 +123,7 @@ def left_open(free: FreeStack, asked: Array, estimate: Array) -> Array:
     """
     answer = free.answers(asked)
     variances, vectors = noise_where_free(free, answer)
-    seen = np.swapaxes(vectors, 1, 2) @ (free.told @ estimate) / (1 + variances)[:, :, None]
+    seen = np.swapaxes(vectors, 1, 2) @ (free.shown @ estimate) / (1 + variances)[:, :, None]
     slope = np.swapaxes(free.stretch, 1, 2) @ (vectors @ seen)
     most = largest_squares(slope)
     present = np.sum(slope * (answer @ slope), axis=(1, 2))

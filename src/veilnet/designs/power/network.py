@@ -48,7 +48,7 @@ class NetworkCrowd(PowerCrowd):
         return self._network.S
 
     def _summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
-        some = (stack.part(part) for stack in self._free for part in parts(*stack.told.shape))
+        some = (stack.part(part) for stack in self._free for part in parts(*stack.shown.shape))
         return summed(some, answer, *asked)
 
     def sanitizers(self, estimate: Array) -> tuple[Mechanisms, Array]:

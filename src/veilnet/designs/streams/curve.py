@@ -14,15 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult, Race
-from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM
+from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM, SearchOptions
 from veilnet.designs.joint.snap import simplest_near
 from veilnet.designs.joint.starts import random_shrink
-from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
 

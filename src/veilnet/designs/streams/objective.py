@@ -61,9 +61,9 @@ class StreamObjective:
 
     def _evaluation(self, shrink: Sequence[Array]) -> Evaluation:
         model = self.knowledge
-        turned, told = self._told(shrink)
-        cross = model.cross @ told
-        information = model.view.T @ told @ model.view
+        turned, passed = self._passed(shrink)
+        cross = model.cross @ passed
+        information = model.view.T @ passed @ model.view
         transition = model.transition - cross @ model.view
         noise = model.noise - cross @ model.cross.T
         # Σ, the error of the state before its row has come, and Y, what its row and all later ones tell of it.
@@ -101,21 +101,21 @@ class StreamObjective:
         more = coarse.finest - self.finest
         return [np.asarray(np.linalg.solve(np.eye(x.shape[1]) + more * x, x), np.float64) for x in shrink]
 
-    def _told(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
+    def _passed(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
         """(I + E X)^-1 and N = X (I + E X)^-1, on the stacked knowledge."""
         size = self.knowledge.blocks.total
-        turned, told = np.zeros((size, size)), np.zeros((size, size))
+        turned, passed = np.zeros((size, size)), np.zeros((size, size))
         if self._independent:
             for group, own, x in zip(self.groups, self._own, shrink, strict=True):
                 blocks = np.linalg.inv(np.eye(group.size) + own @ x)
                 at = group.rows[:, :, None], group.rows[:, None, :]
-                turned[at], told[at] = blocks, x @ blocks
+                turned[at], passed[at] = blocks, x @ blocks
         else:
             for group, x in zip(self.groups, shrink, strict=True):
-                told[group.rows[:, :, None], group.rows[:, None, :]] = x
-            turned[:] = np.linalg.inv(np.eye(size) + self._coupling @ told)
-            told = told @ turned
-        return turned, (told + told.T) / 2
+                passed[group.rows[:, :, None], group.rows[:, None, :]] = x
+            turned[:] = np.linalg.inv(np.eye(size) + self._coupling @ passed)
+            passed = passed @ turned
+        return turned, (passed + passed.T) / 2
 
     def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
@@ -143,9 +143,9 @@ class StreamObjective:
         by_information = by_onward - now @ (pull if model.later else pull + public) @ now
         by_noise = by_before - future @ transition @ by_onward @ transition.T @ future
         by_transition = 2 * (by_before @ transition @ now + future @ transition @ by_onward)
-        by_told = (
+        by_passed = (
             model.view @ by_information @ model.view.T
             - model.cross.T @ by_transition @ model.view.T
             - model.cross.T @ by_noise @ model.cross
         )
-        return np.asarray(turned @ ((by_told + by_told.T) / 2) @ turned.T)
+        return np.asarray(turned @ ((by_passed + by_passed.T) / 2) @ turned.T)
