@@ -26,6 +26,16 @@ def test_a_sum_of_masked_residues_opens_to_the_sum_of_messages(bits: int) -> Non
     assert all(int(each) < 2**bits for each in group.residues(whole[0]).flat)
 
 
+def test_a_sum_that_doubles_would_round_is_refused() -> None:
+    group = Membership("downstairs", ("kitchen", "hall"), 2, 64)
+    grid = np.array([0.25])
+    for most in (2**53 - 1, 1 - 2**53):
+        assert group.opened(group.residues(np.array([most])), grid)[0] == most * 0.25
+    for steps in (2**53, 2**53 + 1, -(2**60) - 1, -(2**63)):
+        with pytest.raises(InvalidReading, match=r"fewer than 2\^53 steps"):
+            group.opened(group.residues(np.array([steps])), grid)
+
+
 def test_what_is_not_on_the_grid_is_refused() -> None:
     group = Membership("downstairs", ("kitchen", "hall"), 2, 20)
     for wrong in (0.3, np.nan, np.inf, 2.0**60):

@@ -46,7 +46,9 @@ def room_readings(rows: int, seed: int = 0) -> dict[str, Array]:
 
 
 class SummedHouse:
-    """Rooms and a centre; ``spoils`` may change or hold back (None) what the centre says to a room."""
+    """Rooms and a centre. ``spoils`` may change or hold back (None) what the centre says to a room, ``lies`` make
+    something else of what a room says.
+    """
 
     def __init__(self, folder: Path, wait: float = 6.0) -> None:
         self.folder, self.plan = folder, summed_plan()
@@ -55,6 +57,7 @@ class SummedHouse:
         self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in ROOMS}
         self.wait, self.said, self.estimates = wait, list[str](), list[Estimated]()
         self.spoils: Callable[[str, FromCentre], FromCentre | None] = lambda _, message: message
+        self.lies: Callable[[str, FromAgent], list[FromAgent]] = lambda _, message: [message]
         self._identities = {room: Ed25519PrivateKey.generate() for room in ROOMS}
         self._arrived: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self.rounds: dict[str, SumRounds] = {}
@@ -86,7 +89,7 @@ class SummedHouse:
             lambda m: self._publish(room, m),
             self.wait,
             self.said.append,
-            store.id,
+            store,
         )
         noise = noise_source(ROOMS.index(room))
         self.agents[room] = LiveAgent(
@@ -100,8 +103,9 @@ class SummedHouse:
         return str(fusion_of(path.read_bytes(), path).model.plan)[:SHORT]
 
     def _publish(self, room: str, message: FromAgent) -> None:
-        payload = self.seals[room].round(written_message(message), by_agent=True)
-        self._arrived.put((TOPICS.sums(room), payload))
+        for each in self.lies(room, message):
+            payload = self.seals[room].round(written_message(each), by_agent=True)
+            self._arrived.put((TOPICS.sums(room), payload))
 
     def _serve(self) -> None:
         while not self._ended.is_set():

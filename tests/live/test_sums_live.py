@@ -5,11 +5,12 @@ Oracle: what each room would have sent bare, by its sanitizer with the same seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import veilnet as vn
 from helpers.summed_house import ROOMS, SummedHouse, room_readings
@@ -18,7 +19,7 @@ from veilnet.agent.randomness import noise_source
 from veilnet.centre.fusion import Fusion
 from veilnet.io.agent_store import begin_agent_store
 from veilnet.live.agent import LiveAgent
-from veilnet.sums.terms import FromCentre, Sharing, Survivors
+from veilnet.sums.terms import FromAgent, FromCentre, Hello, SealedShares, Sharing, Survivors
 
 
 @pytest.fixture
@@ -146,3 +147,64 @@ def test_a_running_room_takes_up_no_other_plan_of_its_sum(live: SummedHouse) -> 
     room = ROOMS[0]
     with pytest.raises(vn.InvalidPlan, match="start the agent anew"):
         live.agents[room].take_up(live.sanitizers[room], "f" * 32)
+
+
+LIAR = ROOMS[0]
+
+
+def _lying(lie: str) -> Callable[[str, FromAgent], list[FromAgent]]:
+    def said(room: str, message: FromAgent) -> list[FromAgent]:
+        if room != LIAR:
+            return [message]
+        if isinstance(message, Hello) and lie == "a badly signed key":
+            return [replace(message, signature=bytes(64))]
+        if isinstance(message, SealedShares):
+            found: dict[str, list[FromAgent]] = {
+                "another key in mid-epoch": [message, Hello(LIAR, bytes(31) + b"\1", bytes(64))],
+                "shares that do not open": [
+                    replace(message, sealed=[box and bytes(92) for box in message.sealed])
+                ],
+                "no shares for anybody": [replace(message, sealed=[b""] * len(message.sealed))],
+                "another commitment": [replace(message, commitment=bytes(64))],
+            }
+            return found.get(lie, [message])
+        return [message]
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("lie", "sums"),
+    [
+        ("a badly signed key", [[LIAR], [LIAR]]),
+        ("another key in mid-epoch", [[LIAR], [LIAR]]),
+        ("shares that do not open", [None, [LIAR]]),
+        ("no shares for anybody", [[LIAR], [LIAR]]),
+        ("another commitment", [None, [LIAR]]),
+    ],
+)
+def test_one_who_lies_is_left_out_and_the_others_go_on(
+    tmp_path: Path, lie: str, sums: list[list[str] | None]
+) -> None:
+    """One epoch at most is lost: who is missing from the sum of each of two epochs, None where there is none."""
+    live = SummedHouse(tmp_path, wait=2.0)
+    try:
+        live.lies = _lying(lie)
+        for epoch in (1, 2):
+            live.epoch(epoch, room_readings(1, seed=epoch))
+        found = {each.epoch: list(each.estimate.missing) for each in live.estimates}
+        assert [found.get(epoch) for epoch in (1, 2)] == sums
+        if sums[1]:
+            assert any(LIAR in words for words in live.said)
+    finally:
+        live.close()
+
+
+def test_keys_that_were_met_are_known_after_a_restart(live: SummedHouse) -> None:
+    room = ROOMS[1]
+    live.epoch(1, room_readings(1))
+    before = live.rounds[room].agent.known
+    live.start(room)
+    assert live.rounds[room].agent.known == before
+    assert len(before) == len(ROOMS) - 1
+    assert live.rounds[room].agent.complete

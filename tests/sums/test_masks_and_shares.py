@@ -14,7 +14,14 @@ import pytest
 
 from helpers.sum_groups import seeded_bytes
 from veilnet.sums import masks, shamir
-from veilnet.sums.neighbours import COMPLETE, FAILURE, degree_for, failure, local_threshold, neighbourhoods
+from veilnet.sums.neighbours import (
+    COMPLETE,
+    chance_of_harm,
+    chance_of_no_sum,
+    degree_for,
+    local_threshold,
+    neighbourhoods,
+)
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 
@@ -132,11 +139,16 @@ def test_the_bound_of_a_sparse_graph_is_that_of_counting() -> None:
         )
 
     run = comb(members - 10, colluding + dropping - 10) / comb(members, colluding + dropping)
-    bound = members * (tail(colluding, 2 * needed - closed - 1) + tail(dropping, closed - needed) + run)
-    assert failure(members, threshold, degree, colluding, dropping) == pytest.approx(min(1, bound), rel=1e-9)
+    harmed = members * (tail(colluding, 2 * needed - closed - 1) + run)
+    silent = members * tail(dropping, closed - needed)
+    assert chance_of_harm(members, threshold, degree, colluding, dropping) == pytest.approx(
+        min(1, harmed), rel=1e-9
+    )
+    assert chance_of_no_sum(members, threshold, degree, dropping) == pytest.approx(min(1, silent), rel=1e-9)
+    bound = harmed + silent
 
     rng, bad = np.random.default_rng(1), 0
-    near = neighbourhoods(members, degree, "plan")
+    near = neighbourhoods([str(k) for k in range(members)], degree, "plan")
     for _ in range(400):
         order = rng.permutation(members)
         against, gone = set(order[:colluding].tolist()), set(order[colluding : colluding + dropping].tolist())
@@ -151,8 +163,15 @@ def test_neighbours_are_mutual_and_as_many_as_the_bound_asks_for() -> None:
     assert degree_for(50, 34) == 49
     degree = degree_for(500, 334)
     assert COMPLETE <= degree < 499
-    assert failure(500, 334, degree, 50, 50) <= FAILURE
-    near = neighbourhoods(500, degree, "plan")
+    assert 2.0**64 * chance_of_harm(500, 334, degree, 50, 50) <= 2.0**-40  # whatever id the plan has
+    assert chance_of_no_sum(500, 334, degree, 50) <= 2.0**-40
+    names = [f"room{k}" for k in range(500)]
+    near = neighbourhoods(names, degree, "plan")
     assert all(len(some) == degree + 1 and who in some for who, some in enumerate(near))
     assert all(who in near[other] for who, some in enumerate(near) for other in some)
-    assert near != neighbourhoods(500, degree, "another plan")
+    assert near != neighbourhoods(names, degree, "another plan")
+    order = np.random.default_rng(0).permutation(
+        500
+    )  # the order of a plan's members moves nobody on the ring
+    moved = neighbourhoods([names[k] for k in order], degree, "plan")
+    assert {int(order[k]) for k in moved[0]} == set(near[order[0]])

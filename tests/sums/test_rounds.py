@@ -195,3 +195,21 @@ def test_a_centre_takes_each_message_once_and_of_this_epoch_alone() -> None:
     members.tell(centre, centre.close_sharing(), messages)
     with pytest.raises(SumRefused, match="second message"):
         centre.take_masked("room0", centre.masked[0] + np.uint64(1))
+
+
+def test_who_is_no_longer_there_is_not_counted_in_a_round() -> None:
+    """A member that is not present masks nothing, confirms nothing and reveals nothing."""
+    members = Members(make_terms(6))
+    centre = members.begin(1, silent=["room0"])
+    messages = random_messages(members.terms, np.random.default_rng(0))
+    told = centre.close_sharing()
+    with pytest.raises(SumRefused, match="not present"):
+        centre.take_masked("room0", messages["room0"])
+    members.tell(centre, told, messages)
+    members.tell(centre, centre.close_masking(), messages)
+    with pytest.raises(SumRefused, match="no longer there"):
+        centre.take(replace(centre.confirmed[2], agent="room0"))
+    members.tell(centre, centre.close_confirming(), messages)
+    with pytest.raises(SumRefused, match="no longer there"):
+        centre.take(replace(centre.revealed[2], agent="room0"))
+    assert centre.open().residues.tolist() == plain_sum(members.terms, messages, members.terms.members[1:])

@@ -68,11 +68,18 @@ class Membership:
         return whole.astype(np.uint64) & np.uint64(self.mask)
 
     def opened(self, residues: NDArray[np.uint64], grid: Array) -> Array:
-        """The sum of messages, from that of their residues: the number below 2^(k-1) steps in size.
+        """The sum of messages, from that of their residues: the number below 2^(k-1) steps in size, exactly.
+
+        InvalidReading where it has 2^53 steps or more: doubles would round it.
 
         residues: (..., m), sums modulo 2^k, or any whole numbers that are equal to them modulo 2^k.
         grid:     the step of each number, (m,).
         """
         left = np.uint64(MOST_BITS - self.bits)
         signed = (np.asarray(residues, dtype=np.uint64) << left).view(np.int64) >> left.astype(np.int64)
+        if np.any(np.abs(signed.astype(np.float64)) >= _EXACT):
+            raise InvalidReading(
+                f"sum of {self.group!r}: expected fewer than 2^53 steps of its grid, found more, which no double "
+                "holds exactly; a member sends what its plan does not allow"
+            )
         return np.asarray(signed * grid)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import randbits
 from typing import TYPE_CHECKING
 
 from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
@@ -84,9 +85,10 @@ def command(
     _check_options(source, out, store, budget, flush, seed)
     agent, plan, _ = runnable(PlanFile(sanitizer, trust, accepted), sealed_bytes(sanitizer))
     agent = _bare(agent, summed=summed, store=store)
-    noise = noise_source(seed)
+    noise = noise_source(randbits(63) if summed and seed is None else seed)  # a simulation's, either way
     if not noise.private:
-        say("--seed was given: the output is a simulation, NOT private, and says so in every row")
+        why = "--summed" if seed is None else "--seed"
+        say(f"{why} was given: the output is a simulation, NOT private, and says so in every row")
     asked = _Asked(
         agent, plan, sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
         flush, noise, accepted, "jsonl" if json else format_for(out, source, given=format),
@@ -134,7 +136,7 @@ def _bare(agent: Sanitizer | SymbolAgent, *, summed: bool, store: Path | None) -
         )
     if store is not None:
         raise InvalidRequest("--summed: a simulation is not in service; leave --store out")
-    say("--summed was given: messages are bare, a simulation of a sum that protects nothing of it")
+    say("--summed: messages are bare, a simulation of a sum that protects nothing of it")
     return agent.replace(summed=None, dither=agent.dither)  # type: ignore[union-attr]  # a Sanitizer, since it has a group
 
 

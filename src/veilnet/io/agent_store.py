@@ -22,7 +22,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -407,6 +407,17 @@ class AgentStore(Opened):
         if state.size != order or not np.isfinite(state).all():
             raise InvalidPlan(f"{self.path}: the agent's memory is damaged; nothing is sent")
         return int(rows[0][0]), state
+
+    def met(self, terms: str) -> dict[str, bytes]:
+        """member -> its key, of those that this agent met under the terms of a sum."""
+        rows = self._all("SELECT memory_key, state FROM memory WHERE memory_key LIKE ?", f"met {terms} %")
+        return {key.split(" ", 2)[2]: public for key, public in rows}
+
+    def meet(self, terms: str, keys: Mapping[str, bytes]) -> None:
+        """Keep members' keys: on the disk when this returns, for as long as the store is."""
+        rows = [(f"met {terms} {member}", public) for member, public in keys.items()]
+        with self._turn, transaction(self._db):
+            self._db.executemany("INSERT INTO memory VALUES (?, 0, ?)", rows)
 
     # --- what waits for the centre
 

@@ -34,16 +34,7 @@ from veilnet.live.intake import DRIFT, Intake, TakenMessage
 from veilnet.live.messages import SHORT, Malformed, Message, Receipt, Seal, as_ranges
 from veilnet.live.sum_desk import EpochOfSums, SumDesk
 from veilnet.live.topics import Topics
-from veilnet.sums.terms import (
-    Confirmed,
-    Hello,
-    Masked,
-    Revealed,
-    SealedShares,
-    SumRefused,
-    read_message,
-    written_message,
-)
+from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_message
 
 __all__ = ["USUAL_GATE", "Centre", "Estimated", "Taken"]
 
@@ -291,7 +282,7 @@ class Centre:
         desk = self._plans[self._current].desk
         try:
             message = read_message(seal.open_round(payload, by_agent=True))
-            if desk is None or not isinstance(message, Hello | SealedShares | Masked | Confirmed | Revealed):
+            if desk is None or not isinstance(message, FromAgent):
                 raise SumRefused("there is no sum to take part in")
             desk.take(agent, message, now)
         except Malformed as error:

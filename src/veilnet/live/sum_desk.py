@@ -2,6 +2,9 @@
 
 An epoch of a group begins with the first shares that arrive. Each of its four rounds is over when all who can have
 answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody is told so.
+
+Members of whom one cannot open the other's shares are kept apart for as long as this centre runs: one of the two, who
+is named, is in no further sum. So is one whose shares do not give what it committed to.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from veilnet._core.errors import InvalidReading
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.membership import Membership
@@ -22,6 +26,7 @@ from veilnet.sums.terms import (
     FromCentre,
     Hello,
     Masked,
+    Objected,
     Revealed,
     Roster,
     SealedShares,
@@ -42,6 +47,7 @@ class EpochOfSums:
     sums:    group -> the sum of its members' messages, of the groups that have one.
     missing: members whose messages are in none.
     lying:   members who revealed shares that do not fit.
+    apart:   members who took part and were left out, since shares between them and others do not open.
     why:     group -> why it has no sum.
     """
 
@@ -50,6 +56,7 @@ class EpochOfSums:
     missing: tuple[str, ...]
     lying: tuple[str, ...]
     why: dict[str, str]
+    apart: tuple[str, ...] = ()
 
     def in_words(self) -> list[str]:
         """What the centre's owner should know of it; nothing where all went well."""
@@ -57,6 +64,11 @@ class EpochOfSums:
         if self.lying:
             found.append(
                 f"epoch {self.epoch}: {join_names(self.lying)} revealed shares that do not fit; left out"
+            )
+        if self.apart:
+            found.append(
+                f"epoch {self.epoch}: {join_names(self.apart)} left out: shares between them and others do not open, "
+                "or keys are not known; start the centre anew once that is mended"
             )
         return found
 
@@ -78,6 +90,7 @@ class _Group:
     hellos: dict[str, Hello] = field(default_factory=dict)
     going: dict[int, _Going] = field(default_factory=dict)
     last: int = 0  # the newest epoch that is over
+    apart: set[tuple[int, int]] = field(default_factory=set)
 
 
 class SumDesk:
@@ -98,6 +111,7 @@ class SumDesk:
             self._groups[name] = group
             self._of |= dict.fromkeys(parts.members, group)
         self._over: dict[int, dict[str, OpenedSum | str]] = {}
+        self._apart: dict[int, list[str]] = {}
         self._out: list[tuple[str, FromCentre]] = []
 
     def take(self, agent: str, message: FromAgent, now: float) -> None:
@@ -115,17 +129,21 @@ class SumDesk:
                 self._out.append((agent, Ended(message.epoch, "it is over, or others are still going on")))
                 return
             deadline = now + self._wait / _ROUNDS
-            group.going[message.epoch] = _Going(SumEpoch(group.terms, message.epoch), deadline)
+            found = SumEpoch(group.terms, message.epoch, frozenset(group.apart))
+            group.going[message.epoch] = _Going(found, deadline)
         going = group.going.get(message.epoch)
-        expected = {SealedShares: 1, Masked: 2, Revealed: 4}.get(type(message), 3)
+        expected = {SealedShares: 1, Masked: 2, Objected: 2, Revealed: 4}.get(type(message), 3)
         if going is None or going.round != expected:
             raise SumRefused(f"{agent!r} comes too late for this round of epoch {message.epoch}")
         if isinstance(message, Masked):
             if len(message.residues) != 8 * group.terms.numbers:
                 raise SumRefused(f"{agent!r} sent another number of numbers")
             going.sum.take_masked(agent, np.frombuffer(message.residues, "<u8"))
-        else:
-            going.sum.take(message)
+            return
+        going.sum.take(message)
+        if isinstance(message, Objected):
+            mine = group.terms.number(agent)
+            group.apart |= {(mine, other) for other in group.terms.as_set(message.members) - {mine}}
 
     def _greet(self, group: _Group, hello: Hello) -> None:
         """A key that is new goes to all who said hello; one that is known brings its owner the others'."""
@@ -147,7 +165,7 @@ class SumDesk:
         found = going.sum
         there, all_of = {
             1: (len(found.shares), len(group.terms.members)),
-            2: (len(found.masked), len(found.present)),
+            2: (len(found.masked) + len(found.objected), len(found.present)),
             3: (len(found.confirmed), len(found.survivors)),
             4: (len(found.revealed), len(found.confirmed)),
         }[going.round]
@@ -165,10 +183,16 @@ class SumDesk:
             opening = going.sum.open()
         except TooFew as error:
             opening = str(error)
+            if error.dealer is not None:
+                others = set(range(len(group.terms.members))) - {error.dealer}
+                group.apart |= {(error.dealer, other) for other in others}
         del group.going[epoch]
         if isinstance(opening, OpenedSum):  # an epoch that one member alone began, far ahead, ends no other
             group.last = max(group.last, epoch)
         self._over.setdefault(epoch, {})[group.name] = opening
+        if going.round > 1:
+            left = going.sum.shares.keys() - going.sum.present
+            self._apart.setdefault(epoch, []).extend(group.terms.members[number] for number in sorted(left))
         ended = Ended(epoch, opening if isinstance(opening, str) else "")
         self._out += [(group.terms.members[number], ended) for number in going.sum.shares]
 
@@ -190,11 +214,16 @@ class SumDesk:
             if isinstance(opening, str):
                 why[name] = opening
                 continue
-            sums[name] = group.terms.membership.opened(opening.residues, group.grid)
+            try:
+                sums[name] = group.terms.membership.opened(opening.residues, group.grid)
+            except InvalidReading as error:  # more than the plan allows: a member lies about its numbers
+                why[name] = f"epoch {epoch}: {error}"
+                continue
             there |= set(opening.survivors)
             lying |= set(opening.lying)
         missing = tuple(member for member in self._of if member not in there)
-        return EpochOfSums(epoch, sums, missing, tuple(sorted(lying)), why)
+        apart = tuple(self._apart.pop(epoch, ()))
+        return EpochOfSums(epoch, sums, missing, tuple(sorted(lying)), why, apart)
 
     def next_deadline(self) -> float | None:
         """When the next round is over at the latest."""

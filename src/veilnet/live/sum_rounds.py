@@ -34,11 +34,13 @@ from veilnet.sums.terms import (
     FromAgent,
     FromCentre,
     Masked,
+    Objected,
     Roster,
     Sharing,
     SumRefused,
     Survivors,
     Terms,
+    Unopened,
     read_message,
     written_message,
 )
@@ -69,7 +71,7 @@ class SumRounds:
     publish:    says something to the centre.
     patience:   seconds that the centre may take for one epoch.
     say:        told what the agent's owner should know.
-    store:      the id of the store that knows which epochs were begun.
+    store:      knows which epochs were begun, and whose keys were met.
     """
 
     def __init__(
@@ -81,14 +83,18 @@ class SumRounds:
         publish: Callable[[FromAgent], None],
         patience: float,
         say: Callable[[str], None],
-        store: bytes,
+        store: AgentStore,
     ) -> None:
         self.terms, self._publish, self._patience, self._say = terms, publish, patience, say
+        self._store, self._refused = store, dict[str, str]()
         # The same after a restart, so that nothing has to be kept. Another for other terms and for another store: the
         # store knows which epochs were begun, and the masks of an epoch must never come twice.
-        seed = expanded(identity.private_bytes_raw(), b"veilnet sum key\n" + terms.digest + store, KEY_BYTES)
+        seed = expanded(
+            identity.private_bytes_raw(), b"veilnet sum key\n" + terms.digest + store.id, KEY_BYTES
+        )
         secret = X25519PrivateKey.from_private_bytes(seed)
-        self.agent = SumAgent(terms, agent, secret, identities, lambda epoch: self._begin(epoch))
+        known = store.met(terms.digest.hex())
+        self.agent = SumAgent(terms, agent, secret, identities, lambda epoch: self._begin(epoch), known=known)
         self._hello = hello_of(terms, agent, identity, secret)
         self._begin: Callable[[int], object] = lambda _: None
         self._all_by = time.monotonic() + patience
@@ -109,7 +115,12 @@ class SumRounds:
             while True:
                 found = self._next(epoch, deadline)
                 if isinstance(found, Sharing):
-                    self.agent.accept(found)
+                    try:
+                        self.agent.accept(found)
+                    except Unopened as refusal:
+                        whose = self.terms.as_bits(refusal.members)
+                        self._publish(Objected(epoch, self._hello.agent, whose))
+                        return str(refusal)
                     residues = part.residues()
                     if residues is None:
                         return "the reading was missed"
@@ -146,7 +157,11 @@ class SumRounds:
 
     def _meet(self, roster: Roster) -> None:
         """Take in others' keys; a centre that does not know this one's, as after a restart, is told it again."""
-        self.agent.meet(roster)
+        self._store.meet(self.terms.digest.hex(), self.agent.meet(roster))
+        for member, why in self.agent.refused.items():
+            if self._refused.get(member) != why:
+                self._say(f"{why}; the others go on")
+        self._refused = dict(self.agent.refused)
         if self._hello not in roster.hellos:
             self._publish(self._hello)
 
@@ -188,7 +203,7 @@ class SumLink(Sender):
         identities = member_identities(credentials, terms.members)
         identity = agent_identity(credentials)
         self.rounds = SumRounds(
-            terms, store.agent, identity, identities, self._publish, patience, self._tell, store.id
+            terms, store.agent, identity, identities, self._publish, patience, self._tell, store
         )
 
     def _send_due(self) -> None:

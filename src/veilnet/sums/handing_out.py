@@ -20,13 +20,14 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
-from veilnet.agent.membership import MOST_BITS, Membership
+from veilnet.agent.membership import Membership
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.members import Members
 from veilnet.model.network import Network
 
 _MOST_DEVIATIONS = 12.0  # no draw is larger
+_EXACT_BITS = 54  # sums below 2^53 steps, which doubles hold exactly
 _ROUNDED = 2.0  # steps: dither of one, and rounding
 
 
@@ -105,10 +106,10 @@ def _sliced(both: tuple[Array, Array] | None, mine: slice) -> tuple[Array, Array
 def _bits(members: list[Sanitizer], name: str) -> int:
     """k with every sum of these members' numbers below 2^(k-1) steps in size."""
     most = float(np.max(sum(_most_steps(each) for each in members), initial=1.0))
-    bits = 1 + ceil(log2(most + 1)) if np.isfinite(most) else MOST_BITS + 1
-    if bits > MOST_BITS:
+    bits = 1 + ceil(log2(most + 1)) if np.isfinite(most) else _EXACT_BITS + 1
+    if bits > _EXACT_BITS:
         raise InvalidNetwork(
-            f"summed: sums of {name!r} may need {bits} bits, and {MOST_BITS} is the most; state limits of the "
+            f"summed: sums of {name!r} may need {bits} bits, and {_EXACT_BITS} is the most; state limits of the "
             "readings (limits=), or make smaller groups"
         )
     return bits

@@ -1,9 +1,10 @@
 """Who masks with whom: all with all, or in a large group each with some, and what that is worth.
 
 Masks with all S - 1 others cost S - 1 key streams and sealed shares an agent and epoch. In a large group each member
-has ``degree`` neighbours instead: the nearest, half on each side, on a ring of all members in an order that the
-plan's id shuffles (a Harary graph; Bell et al., 2020). Whoever colludes has no say in that order, as long as they are
-the same whatever it is.
+has ``degree`` neighbours instead: the nearest, half on each side, on a ring of all members in the order of hashes of
+the plan's id and their names (a Harary graph; Bell et al., 2020). Who makes the plan may try ids until the ring suits
+colluders whose names are fixed. There are 2^64 ids, so the chance for harm at one of them is kept below 2^-104: that
+some id suits is then less likely than 2^-40.
 
 The bound. Let C of the S members collude with the centre, and D more drop out, all at random places of the ring, and
 let t be the local threshold among the n = degree + 1 of a neighbourhood. Something goes wrong
@@ -12,9 +13,10 @@ let t be the local threshold among the n = degree + 1 of a neighbourhood. Someth
   shares of its agent (:mod:`veilnet.sums.rounds`);
 - where honest survivors fall apart: that takes two runs of degree/2 neighbours on the ring who all collude or are
   gone, and the centre would learn the sum of each part;
-- where fewer than t of some neighbourhood survive: no sum is opened (nobody learns anything).
+- where fewer than t of some neighbourhood survive: no sum is opened (nobody learns anything, so 2^-40 is enough).
 
-:func:`failure` adds up the chances of the three over all places (hypergeometric tails and a union bound).
+:func:`chance_of_harm` adds up the chances of the first two over all places (hypergeometric tails and a union bound),
+:func:`chance_of_no_sum` those of the third.
 Colluders who choose their places *after* they saw the order need as many as one neighbourhood's bound allows, not the
 group's: so a complete graph is used wherever it is affordable.
 """
@@ -22,17 +24,27 @@ group's: so a complete graph is used wherever it is affordable.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 from scipy.stats import hypergeom
 
-__all__ = ["COMPLETE", "degree_for", "failure", "local_threshold", "neighbourhoods"]
+__all__ = [
+    "COMPLETE",
+    "chance_of_harm",
+    "chance_of_no_sum",
+    "degree_for",
+    "local_threshold",
+    "neighbourhoods",
+]
 
 COMPLETE = 128
 """So many neighbours, or more; a group of no more members is a complete graph."""
 
-FAILURE = 2.0**-40
-"""The bound that the degree of a larger group is chosen for, at a tenth colluding and a tenth dropping out."""
+_SILENT = (
+    2.0**-40
+)  # the degree of a larger group is such that these hold at a tenth colluding, a tenth dropping out
+_HARMED = _SILENT / 2.0**64  # of all ids that a plan may have
 
 
 def local_threshold(members: int, threshold: int, closed: int) -> int:
@@ -40,39 +52,50 @@ def local_threshold(members: int, threshold: int, closed: int) -> int:
     return -(-threshold * closed // members)
 
 
-def failure(members: int, threshold: int, degree: int, colluding: int, dropping: int) -> float:
-    """The bound above; of a complete graph 0 where so many can do no harm, and 1 where they can."""
+def chance_of_harm(members: int, threshold: int, degree: int, colluding: int, dropping: int) -> float:
+    """The chance that colluders can do harm; of a complete graph 0 where so many can do none, else 1."""
     closed = degree + 1
-    needed = local_threshold(members, threshold, closed)
-    most = 2 * needed - closed - 1  # colluders that a neighbourhood stands
+    most = (
+        2 * local_threshold(members, threshold, closed) - closed - 1
+    )  # colluders that a neighbourhood stands
     if closed >= members:
-        return float(colluding > most or members - dropping < needed)
-    forks = hypergeom.sf(most, members, colluding, closed)
-    gaps = hypergeom.sf(closed - needed, members, dropping, closed)
+        return float(colluding > most)
     run, lost = 1.0, colluding + dropping
     for k in range(degree // 2):
         run *= max(0, lost - k) / (members - k)
-    return float(min(1.0, members * (forks + gaps + run)))
+    return float(min(1.0, members * (hypergeom.sf(most, members, colluding, closed) + run)))
+
+
+def chance_of_no_sum(members: int, threshold: int, degree: int, dropping: int) -> float:
+    """The chance that so many who drop out leave some neighbourhood, and so everybody, without a sum."""
+    closed = degree + 1
+    spare = closed - local_threshold(members, threshold, closed)
+    if closed >= members:
+        return float(dropping > spare)
+    return float(min(1.0, members * hypergeom.sf(spare, members, dropping, closed)))
 
 
 @lru_cache(maxsize=64)
 def degree_for(members: int, threshold: int) -> int:
-    """How many neighbours each has: all, or the fewest from COMPLETE on for which :func:`failure` is below 2^-40."""
+    """How many neighbours each has: all, or the fewest from COMPLETE on that keep to both bounds."""
     tenth = -(-members // 10)
     for degree in range(COMPLETE, members - 1, 2):
-        if failure(members, threshold, degree, tenth, tenth) <= FAILURE:
+        harmed, silent = (
+            chance_of_harm(members, threshold, degree, tenth, tenth),
+            chance_of_no_sum(members, threshold, degree, tenth),
+        )
+        if harmed <= _HARMED and silent <= _SILENT:
             return degree
     return members - 1
 
 
-@lru_cache(maxsize=64)
-def neighbourhoods(members: int, degree: int, plan: str) -> tuple[tuple[int, ...], ...]:
+def neighbourhoods(members: Sequence[str], degree: int, plan: str) -> tuple[tuple[int, ...], ...]:
     """For each member its neighbours and itself, in order."""
-    if degree >= members - 1:
-        return (tuple(range(members)),) * members
+    count = len(members)
+    if degree >= count - 1:
+        return (tuple(range(count)),) * count
     start = f"veilnet ring\n{plan}\n"
-    ring = sorted(range(members), key=lambda who: hashlib.sha256(f"{start}{who}".encode()).digest())
+    ring = sorted(range(count), key=lambda who: hashlib.sha256(f"{start}{members[who]}".encode()).digest())
     place = {member: k for k, member in enumerate(ring)}
-    half = degree // 2
-    near = range(-half, half + 1)
-    return tuple(tuple(sorted(ring[(place[who] + k) % members] for k in near)) for who in range(members))
+    near = range(-(degree // 2), degree // 2 + 1)
+    return tuple(tuple(sorted(ring[(place[who] + k) % count] for k in near)) for who in range(count))

@@ -7,7 +7,7 @@ answered or their time is over. It opens exactly the sum modulo 2^k of the survi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from veilnet.sums.shamir import BYTES, PRIME, rebuilt
 from veilnet.sums.terms import (
     Agreed,
     Confirmed,
+    Objected,
     Revealed,
     SealedShares,
     Sharing,
@@ -31,11 +32,19 @@ from veilnet.sums.terms import (
 
 __all__ = ["OpenedSum", "SumEpoch", "TooFew"]
 
-_Sent = TypeVar("_Sent", SealedShares, Confirmed, Revealed)
+_Sent = TypeVar("_Sent", SealedShares, Objected, Confirmed, Revealed)
 
 
 class TooFew(VeilnetError):
-    """No sum can be opened of this epoch: nobody learns anything."""
+    """No sum can be opened of this epoch: nobody learns anything. ``dealer``: whose shares are to blame, or None.
+
+    The dealer is to blame where more shares than needed came and none of their choices fits: then it dealt wrong
+    ones, or as many of the others lie as there were shares to spare.
+    """
+
+    def __init__(self, why: str, dealer: int | None = None) -> None:
+        super().__init__(why)
+        self.dealer = dealer
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,51 +62,62 @@ class OpenedSum:
 
 
 class SumEpoch:
-    """One epoch of one sum, as its centre sees it."""
+    """One epoch of one sum, as its centre sees it.
 
-    def __init__(self, terms: Terms, epoch: int) -> None:
-        self.terms, self.epoch = terms, epoch
+    apart: pairs of members of whom one could not open the other's shares before; one of each pair is left out.
+    """
+
+    def __init__(self, terms: Terms, epoch: int, apart: Collection[tuple[int, int]] = ()) -> None:
+        self.terms, self.epoch, self._apart = terms, epoch, apart
         self.shares: dict[int, SealedShares] = {}
+        self.objected: dict[int, Objected] = {}
         self.masked: dict[int, Words] = {}
         self.confirmed: dict[int, Confirmed] = {}
         self.revealed: dict[int, Revealed] = {}
         self.present: frozenset[int] = frozenset()
         self.survivors: frozenset[int] = frozenset()
 
-    def take(self, message: SealedShares | Confirmed | Revealed) -> None:
-        """Take in what an agent sent; SumRefused where it is not of this epoch, malformed, or another than before."""
+    def take(self, message: SealedShares | Objected | Confirmed | Revealed) -> None:
+        """Take in what an agent sent; SumRefused where it is not of this epoch, malformed, or another than before.
+
+        Members who are no longer there have no part in a round.
+        """
         number = self.terms.number(message.agent)
         near = len(self.terms.neighbourhood(number))
         if message.epoch != self.epoch:
             raise SumRefused(f"a message of epoch {message.epoch} in epoch {self.epoch}")
-        if isinstance(message, SealedShares):
+        if isinstance(message, Objected):
+            self._keep(self.objected, number, message, number in self.present)
+        elif isinstance(message, SealedShares):
             good = len(message.sealed) == near and len(message.wrapped) == near * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
             self._keep(self.shares, number, message, good)
         elif isinstance(message, Confirmed):
-            good = len(message.tags) == near and all(len(tag) in (0, TAG_BYTES) for tag in message.tags)
+            good = number in self.survivors and len(message.tags) == near
+            good = good and all(len(tag) in (0, TAG_BYTES) for tag in message.tags)
             self._keep(self.confirmed, number, message, good)
         else:
             count = sum(other in self.present for other in self.terms.neighbourhood(number))
-            good = len(message.shares) == count and all(len(share) == BYTES for share in message.shares)
+            good = number in self.survivors and len(message.shares) == count
+            good = good and all(len(share) == BYTES for share in message.shares)
             self._keep(self.revealed, number, message, good)
 
     def take_masked(self, agent: str, residues: Words) -> None:
         """Take in an agent's masked message."""
-        good = residues.shape == (self.terms.numbers,)
         number = self.terms.number(agent)
+        good = number in self.present and residues.shape == (self.terms.numbers,)
         if number in self.masked and good and np.array_equal(self.masked[number], residues):
             return
         if number in self.masked or not good:
             raise SumRefused(
-                f"{agent!r} sent a second message in epoch {self.epoch}, or one of another length"
+                f"{agent!r} sent a second message in epoch {self.epoch}, one of another length, or is not present"
             )
         self.masked[number] = residues
 
     def _keep(self, there: dict[int, _Sent], number: int, message: _Sent, good: bool) -> None:
         who = self.terms.members[number]
         if not good:
-            raise SumRefused(f"{who!r} sent a malformed message in epoch {self.epoch}")
+            raise SumRefused(f"{who!r} sent a malformed message in epoch {self.epoch}, or is no longer there")
         if there.setdefault(number, message) != message:
             raise SumRefused(f"{who!r} sent two different messages in one round of epoch {self.epoch}")
 
@@ -119,8 +139,15 @@ class SumEpoch:
         return found
 
     def _mutual(self) -> set[int]:
-        """Members with shares for each other: one whose key came late waits for the next epoch."""
+        """Members with shares for each other: one whose key came late waits for the next epoch.
+
+        Of two that are apart the one is left out that is so from more; c members who lie keep out about as many.
+        """
         without: dict[int, set[int]] = {number: set() for number in self.shares}
+        for one, other in self._apart:
+            if one in without and other in without:
+                without[one].add(other)
+                without[other].add(one)
         for number, message in self.shares.items():
             for other, box in zip(self.terms.neighbourhood(number), message.sealed, strict=True):
                 if not box and other != number and other in without:
@@ -194,7 +221,8 @@ class SumEpoch:
         if secret is None:
             raise TooFew(
                 f"epoch {self.epoch}: the {len(held)} shares of {self.terms.members[number]!r} that came do not give "
-                "what it committed to; there is no sum"
+                "what it committed to; there is no sum",
+                number if len(held) > self.terms.needed(number) else None,
             )
         return opened_secret(secret, use)[0], wrong
 

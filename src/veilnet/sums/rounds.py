@@ -26,6 +26,8 @@ What has to hold, and why it does:
   it is kept for as long as the plan is. Terms with half of the members or fewer as threshold are no terms.
 - *What cannot be opened is not guessed.* A share that does not open, a list that is too short, an earlier epoch, a
   second answer: each is refused (:class:`~veilnet.sums.terms.SumRefused`), and the epoch is over for this agent.
+- *One who lies about its key or its shares is named, and the others go on.* Its key is left out; an agent that cannot
+  open its shares says so before it masks anything, and the centre sums without one of the two from then on.
 
 Tags are by symmetric keys, not signatures: each neighbour checks its own, nobody has to convince a third party, and
 50 of them cost 0.1 ms instead of 5.
@@ -43,6 +45,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from veilnet._core.errors import InvalidPlan
 from veilnet._core.words import join_names
 from veilnet.sums.masks import (
     KEY_BYTES,
@@ -71,6 +74,7 @@ from veilnet.sums.terms import (
     SumRefused,
     Survivors,
     Terms,
+    Unopened,
 )
 
 __all__ = ["TAG_BYTES", "SumAgent", "hello_of", "opened_secret", "seeds_under"]
@@ -135,6 +139,7 @@ class SumAgent:
     begin:      puts on the disk that an epoch is begun, and raises where it was begun before.
     draw:       random bytes, so many; the operating system's.
     known:      keys that were met before under these terms, which no others can replace.
+    refused:    member -> why a key that was shown for it was not taken.
     """
 
     def __init__(
@@ -152,6 +157,7 @@ class SumAgent:
         self._secret, self._identities, self._begin, self._draw = secret, identities, begin, draw
         self._near = terms.neighbourhood(self.number)
         self.known: dict[str, bytes] = {}
+        self.refused: dict[str, str] = {}
         self._keys: dict[int, bytes] = {}
         self._now: _Epoch | None = None
         for member, public in (known or {}).items():
@@ -168,32 +174,40 @@ class SumAgent:
         return len(self._keys) + 1 == len(self._near)
 
     def meet(self, roster: Roster) -> dict[str, bytes]:
-        """Take in keys of neighbours; the new ones. SumRefused, and none is taken, if one is not its owner's."""
+        """Take in keys of neighbours; the new ones. One that is not its owner's is left out: ``refused`` says why."""
         new = {}
         for hello in roster.hellos:
             member, public = hello.agent, hello.public
-            if self.terms.number(member) not in self._near:
-                continue
             if member == self.agent and public != self._secret.public_key().public_bytes_raw():
-                raise SumRefused(f"the centre shows another key for {member!r} than its own")
+                raise SumRefused(
+                    f"the centre shows another key for {member!r} than its own: if its store was begun anew, sign "
+                    "the plan anew, as another version"
+                )
             if member == self.agent or self.known.get(member) == public:
                 continue
-            if member in self.known:
-                raise SumRefused(
-                    f"{member!r} has another key than before; under one plan a key is never replaced: sign the plan "
-                    "anew, as another version, if the agent has a new identity"
-                )
-            identity = self._identities.get(member)
-            if identity is None or not verified(
-                identity, hello.signature, _signed(self.terms, member, public)
-            ):
-                raise SumRefused(
-                    f"the key that is shown for {member!r} is not signed by its identity for these terms"
-                )
-            new[member] = public
-        for member, public in new.items():
-            self._learn(member, public)
+            try:
+                if self.terms.number(member) in self._near:
+                    self._check(hello)
+                    self._learn(member, public)
+                    new[member] = public
+            except (SumRefused, InvalidPlan) as refusal:
+                self.refused[member] = str(refusal)
         return new
+
+    def _check(self, hello: Hello) -> None:
+        member = hello.agent
+        if member in self.known:
+            raise SumRefused(
+                f"{member!r} has another key than before; under one plan a key is never replaced: sign the plan "
+                "anew, as another version, if the agent has a new identity or a new store"
+            )
+        identity = self._identities.get(member)
+        if identity is None or not verified(
+            identity, hello.signature, _signed(self.terms, member, hello.public)
+        ):
+            raise SumRefused(
+                f"the key that is shown for {member!r} is not signed by its identity for these terms"
+            )
 
     def _learn(self, member: str, public: bytes) -> None:
         try:
@@ -246,6 +260,7 @@ class SumAgent:
             self._end("another list of those present came, after one was taken")
         if len(sharing.sealed) != len(self._near):
             self._end("the shares are not for this neighbourhood")
+        shut = set()
         for number, box in zip(self._near, sharing.sealed, strict=True):
             if number == self.number or number not in present:
                 continue
@@ -253,8 +268,13 @@ class SumAgent:
             key = None if pair is None else pair.down if number > self.number else pair.up
             shares = None if key is None else opened_box(key, box)
             if shares is None or len(shares) != 2 * BYTES:
-                self._end(f"the shares of {self.terms.members[number]!r} do not open")
+                shut.add(number)
+                continue
             now.held[number] = shares[:BYTES], shares[BYTES:]
+        if shut:
+            self._now = None
+            whose = join_names([repr(self.terms.members[number]) for number in sorted(shut)])
+            raise Unopened(f"epoch {sharing.epoch}: the shares of {whose} do not open", frozenset(shut))
         now.held[self.number] = now.kept
         if len(now.held) < self.terms.needed(self.number):
             self._end(f"only {len(now.held)} of the neighbourhood sent shares")

@@ -4,7 +4,8 @@
     centre -> agents    Roster        everybody's
     agent -> centre     SealedShares  of an epoch: two secrets of its own, shared among its neighbours, each sealed
     centre -> agents    Sharing       who sent shares, and those for this agent
-    agent -> centre     Masked        its message under its masks
+    agent -> centre     Masked        its message under its masks, or
+    agent -> centre     Objected      whose shares do not open: it takes no part in this epoch
     centre -> agents    Survivors     whose masked messages arrived
     agent -> centre     Confirmed     which survivors it saw, sealed for each neighbour
     centre -> agents    Agreed        what the neighbours saw
@@ -38,6 +39,7 @@ __all__ = [
     "FromCentre",
     "Hello",
     "Masked",
+    "Objected",
     "Revealed",
     "Roster",
     "SealedShares",
@@ -46,6 +48,7 @@ __all__ = [
     "SumRefused",
     "Survivors",
     "Terms",
+    "Unopened",
     "read_message",
     "written_message",
 ]  # fmt: skip
@@ -55,6 +58,14 @@ _MOST_MEMBERS = 100_000
 
 class SumRefused(VeilnetError):
     """What a party of a sum does not go along with: nothing was answered, and nothing will be for this epoch."""
+
+
+class Unopened(SumRefused):
+    """Shares of others do not open, so nothing is masked with theirs; ``members`` are these, by number."""
+
+    def __init__(self, why: str, members: frozenset[int]) -> None:
+        super().__init__(why)
+        self.members = members
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,11 @@ class Terms:
 
     def neighbourhood(self, member: int) -> tuple[int, ...]:
         """A member's neighbours and itself, in order."""
-        return neighbourhoods(len(self.members), self.degree, self.plan)[member]
+        return self._neighbourhoods[member]
+
+    @cached_property
+    def _neighbourhoods(self) -> tuple[tuple[int, ...], ...]:
+        return neighbourhoods(self.members, self.degree, self.plan)
 
     def places(self, member: int) -> list[tuple[int, int]]:
         """(neighbour, this member's place in its neighbourhood) of a member's neighbourhood, in order."""
@@ -210,6 +225,14 @@ class Masked(_Message, frozen=True, tag="masked"):
     residues: bytes
 
 
+class Objected(_Message, frozen=True, tag="objected"):
+    """Round 2 of an agent that masks nothing: the members whose shares do not open there."""
+
+    epoch: int
+    agent: str
+    members: bytes
+
+
 class Survivors(_Message, frozen=True, tag="survivors"):
     """Round 3: the members whose masked messages arrived."""
 
@@ -247,7 +270,7 @@ class Ended(_Message, frozen=True, tag="ended"):
     why: str
 
 
-FromAgent: TypeAlias = Hello | SealedShares | Masked | Confirmed | Revealed
+FromAgent: TypeAlias = Hello | SealedShares | Masked | Objected | Confirmed | Revealed
 FromCentre: TypeAlias = Roster | Sharing | Survivors | Agreed | Ended
 SumMessage: TypeAlias = FromAgent | FromCentre
 _DECODER: msgspec.msgpack.Decoder[SumMessage] = msgspec.msgpack.Decoder(SumMessage)
