@@ -89,13 +89,14 @@ MAY_BE_IMPORTED = {
     "veilnet._core.errors", "veilnet._core.twofold", "veilnet._core.types",
     "veilnet.model.network", "veilnet.model.common", "veilnet.model.stream_size",
     "veilnet.agent.sanitizer", "veilnet.agent.sanitizer_stacks", "veilnet.agent.mechanisms",
+    "veilnet.agent.rounding",  # q²/6 on the diagonal of Θ
     "veilnet.plans.asked",  # numbers that were asked for, no formula
 }  # fmt: skip
 
 
 def test_the_certificate_shares_no_code_with_bounds_or_solvers() -> None:
     files = [Path(certificate.__file__), *Path(recheck.__file__).parent.glob("*.py")]
-    assert len(files) == 12
+    assert len(files) == 11
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

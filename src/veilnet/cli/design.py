@@ -62,6 +62,11 @@ def command(
         metavar="DURATION",
     ),
     gap_privacy: str | None = _GAP_PRIVACY,
+    bits: str | None = option(
+        "--bits",
+        "Fewest bits a row: the part by which rounding may let the public error grow, 0.1% or 0.001.",
+        metavar="FRACTION",
+    ),
     accept: list[str] | None = option(
         "--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."
     ),
@@ -93,6 +98,7 @@ def command(
         "method": method,  # design() names the methods it knows
         "partial": partial,
         "gap_privacy": None if gap_privacy is None else fraction(gap_privacy, "--gap-privacy"),
+        "bits": None if bits is None else fraction(bits, "--bits"),
     }
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
@@ -169,6 +175,7 @@ def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, A
         "detectability": detectability_json(plan.detectability),
         "sent": plan.sent,
         **(_of_streams(plan) if plan.network.is_stream else {}),
+        **({} if plan.rounding is None else {"rounding": plan.rounding}),
         "notes": plan.notes(),
         "doubts": plan.network.doubts,
         "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import InvalidRequest
@@ -46,6 +47,7 @@ from veilnet.model.network import Network
 from veilnet.model.stream_size import with_step
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan, with_its_dither
+from veilnet.plans.rounding import read_bits
 from veilnet.sums.handing_out import sparing
 from veilnet.sums.merging import SumGroups, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
@@ -79,6 +81,7 @@ def design(
     model_error: float | None = None,
     step: Any = None,
     gap_privacy: float | None = None,
+    bits: float | None = None,
     summed: bool | Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | SumGroups | None = None,
     progress: Progress | None = None,
 ) -> Plan:
@@ -119,6 +122,8 @@ def design(
                   The plan is for ``network.replace(step=...)``; the rows of a stream keep the step they have.
     gap_privacy:  of a stream: the part of every private error that is left around a missed row and at a start
                   (0.99). Memories are drawn as large as that takes; ``plan.privacy_with_gaps`` is what was reached.
+    bits:         rows with a full prior: by which part rounding may let the public error grow, 0.001 say. Agents
+                  send on the coarsest grids that keep to it; ``plan.rounding`` has the bits that a row then takes.
     summed:       the centre sees only sums of messages: True for one sum of all agents, lists of agents for a sum of
                   each, ``SumGroups(...)`` to choose how many must be there. The plan is that of the network in which
                   groups are agents, and ``plan.members`` has what each agent does (docs/explanation/sums.md).
@@ -149,6 +154,8 @@ def design(
             raise InvalidRequest(
                 "gap_privacy: goes with streams, and the network has no dynamics; leave it out"
             )
+    if bits is not None:
+        read_bits(bits, network)
     asked = read_asked(network, privacy, utility_loss, weights, give_up)
     if network.is_stream:
         _refuse_for_streams(asked, method, power=power is not None, proving=gap is not None)
@@ -174,7 +181,8 @@ def design(
         elif plan.gap > gap:
             plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
         plan = plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
-        return with_spare_noise(plan)
+        plan = with_spare_noise(plan)
+        return plan if bits is None else _in_fewer_bits(plan, bits)
 
     with one_thread() if network.is_stream else nullcontext():
         if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
@@ -204,6 +212,13 @@ def with_spare_noise(plan: Plan) -> Plan:
         )
     details = {name: each for name, each in plan.details.items() if name != "multipliers"}
     return make_plan(plan.network, more, plan.method, plan.asked, details=details)
+
+
+def _in_fewer_bits(plan: Plan, allowed: float) -> Plan:
+    """The plan on the coarsest grids that keep the public error within this part of what it is."""
+    asked = replace(plan.asked, rounding=allowed, power=plan.details.get("power_allowed", {}))
+    made = make_plan(plan.network, plan.sanitizers, plan.method, asked, details=plan.details)
+    return replace(made, proof=plan.proof)
 
 
 def tradeoff_of(verdict: Verdict, options: SearchOptions) -> Tradeoff:

@@ -36,6 +36,7 @@ from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import Promise
+from veilnet.plans.rounding import read_bits
 from veilnet.plans.verification import SavedPlan
 from veilnet.sums.handing_out import members_of
 
@@ -215,8 +216,17 @@ def _promise(found: Mapping[str, Any], network: Network, path: Path) -> Promise:
         **{name: found[name] for name in ("utility", "privacy", "targets", "most_loss", "floors", "seen")},
         worst=found["worst_targets"],
         power=_power(found["details"].get("power_allowed"), network, path),
+        rounding=_rounding(found["details"].get("rounding_allowed"), network, path),
         with_gaps=with_gaps,
     )
+
+
+def _rounding(allowed: Any, network: Network, path: Path) -> float | None:
+    """What coarser grids may cost, which stands among the details; None where nothing was allowed."""
+    try:
+        return None if allowed is None else read_bits(allowed, network)
+    except InvalidRequest as error:
+        raise InvalidPlan(f"{path}: details.rounding_allowed: {error}") from error
 
 
 def _power(allowed: Any, network: Network, path: Path) -> dict[str, float]:

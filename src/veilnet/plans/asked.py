@@ -20,6 +20,7 @@ class Asked:
     power:     agent -> the noise power allowed to it.
     weights:   with a loss allowed, how the privacy it buys is divided; equally where nothing is said.
     given_up:  parameters that may be hidden less than they are for free.
+    rounding:  the part of the public error that coarser grids may cost; None for grids that cost nothing.
     """
 
     targets: Mapping[str, float] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Asked:
     power: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] | None = None
     given_up: frozenset[str] = frozenset()
+    rounding: float | None = None
 
     @property
     def numbered(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
+from veilnet.agent.rounding import as_rounded
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
@@ -30,6 +31,7 @@ _AGREEMENT = 1e-6
 _ROUNDING = 1e-12  # of a target, times the conditioning: some thousand roundings of doubles
 _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and more
 LOSS_ALLOWED = "utility loss allowed"
+ROUNDING = "public error by rounding"
 DITHERED = "agents without the dither that they need and the figures count"
 UTILITY = "utility"
 NOISE_POWER = "noise power of "
@@ -147,6 +149,11 @@ def certify(
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
+    if promise.rounding is not None and begun is None:
+        rounded = recheck_of(network, as_rounded(network, sent)).growth(network.U, -promise.utility)
+        cost = (1 + rounded) / (1 + loss) - 1
+        held = bool(cost <= promise.rounding + _AGREEMENT)
+        findings.append(Finding(ROUNDING, promise.rounding, cost, held))
     if promise.power and begun is None:  # of agents elsewhere, who formed their sums knows their noise too
         limits = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
         findings.append(power_finding(network.agents, limits, powers_of(sent)))

@@ -53,6 +53,7 @@ def plan_in_words(plan: Plan) -> str:
     lines += _less_than_free(plan)
     lines += power_in_words(plan.certificate)
     lines += sums_in_words(plan)
+    lines += rounding_in_words(plan)
     lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")
@@ -85,6 +86,24 @@ def sums_in_words(plan: Plan) -> list[str]:
             ]
             lines.append(f"If {helps} the centre, standard errors grow at least: {join_names(told)}.")
     return lines
+
+
+def rounding_in_words(plan: Plan) -> list[str]:
+    """How many bits a row takes, what that costs, and what it hides beside what is promised."""
+    rounding = plan.rounding
+    if rounding is None:
+        return []
+    more = [
+        f"{name} {times(1 + each)}"
+        for name, each in rounding.privacy.items()
+        if 1 + each > (1 + plan.privacy[name]) * (1 + _SHOWN)
+    ]
+    hides = "; linear attackers see rounding as noise: " + join_names(more) if more else ""
+    return [
+        f"A row takes {number(rounding.bits_a_row)} bits after entropy coding, numbers rounded to coarse grids: that "
+        f"lets the public error variance grow by another {number(100 * rounding.cost)} %{hides}. What is promised "
+        "does not count on it."
+    ]
 
 
 def _less_than_free(plan: Plan) -> list[str]:

@@ -15,6 +15,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet.agent.dither import counting_dither, with_more_dither
 from veilnet.agent.mechanisms import mechanisms
+from veilnet.agent.rounding import as_rounded
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import Outlook, outlook, privacy
@@ -27,6 +28,7 @@ from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.plans.rounding import Rounding, rounding_of
 from veilnet.sums.collusion import Collusion, worst_collusion
 from veilnet.sums.handing_out import handed_out
 from veilnet.sums.program import proved_gap
@@ -188,12 +190,24 @@ class Plan(Frozen):
     @derived
     def messages(self) -> Messages:
         """What the centre has to know of what is sent."""
-        return messages_of(self.network, self.sanitizers)
+        coarse = "rounding_allowed" in self.details
+        sent = as_rounded(self.network, self.sanitizers) if coarse else self.sanitizers
+        return messages_of(self.network, sent)
+
+    @derived
+    def rounding(self) -> Rounding | None:
+        """What ``design(..., bits=)`` saves, costs and hides; None where numbers are sent as finely as is safe."""
+        return rounding_of(self.network, self.sanitizers) if "rounding_allowed" in self.details else None
 
     @property
     def asked(self) -> Asked:
         """What it was made for; the power of its noise stands among its details."""
-        return Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=self.seen)
+        rounding = self.details.get("rounding_allowed")
+        return Asked(
+            *(self.targets, self.worst_targets, self.most_loss, self.floors),
+            seen=self.seen,
+            rounding=rounding,
+        )
 
     @property
     def most_loss(self) -> float | None:
@@ -337,9 +351,11 @@ def make_plan(
     network = counting_dither(network, sanitizers)
     sent = mechanisms(network, sanitizers)
     known = outlook(network, sent) if known is None else known
-    gridded = with_release_grid(network, sent, known=known)
+    gridded = with_release_grid(network, sent, known=known, rounding=asked.rounding)
     utility, hidden = known.utility, known.privacy
     noted, with_gaps = dict(details or {}), {}
+    if asked.rounding is not None:
+        noted["rounding_allowed"] = asked.rounding
     if asked.given_up and method == "joint":
         noted["given_up"] = sorted(asked.given_up)
     if isinstance(known, StreamKnowledge) and not by_stacks(network):

@@ -27,6 +27,7 @@ from veilnet.bounds.streams.steady import Steady
 from veilnet.model.network import Network
 from veilnet.model.readings import DEVIATIONS_REACHED
 from veilnet.model.stream_size import by_stacks
+from veilnet.plans.rounding import coarse_steps
 
 # Exact numbers of a stream may repeat one another in part; their grid serves combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
@@ -37,12 +38,17 @@ _COARSER = 4.0
 
 
 def with_release_grid(
-    network: Network, sanitizers: Sanitizers, *, known: Outlook | None = None
+    network: Network,
+    sanitizers: Sanitizers,
+    *,
+    known: Outlook | None = None,
+    rounding: float | None = None,
 ) -> Mechanisms:
     """What agents send, with the grid that the numbers of each agent are rounded to.
 
     Rows that repeat others (a singular C R C' + Θ) leave no grid far below every combination's noise: their
-    normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already.
+    normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already;
+    ``rounding`` the part of the public error that coarser grids may cost (:mod:`.rounding`).
     """
     sent = _without_repeats(mechanisms(network, sanitizers))
     # With common disturbances apart what is left of the noise is less, so that the grid is finer than it must be.
@@ -64,6 +70,12 @@ def with_release_grid(
             steps = grid_steps(own_covariances(stack.compression, own[each.group][each.within], stack.noise))
         steps = steps * _finer(network, stack)
         grids[each.number][each.part] = steps * _coarser(sent, stack, steps)
+    if rounding is not None:
+        finest = np.empty(sent.blocks.total)
+        for stack, grid in zip(sent.stacks, grids, strict=True):
+            finest[sent.numbers(stack)] = grid
+        steps = coarse_steps(network, sent, finest, rounding)
+        grids = [steps[sent.numbers(stack)] for stack in sent.stacks]
     return sent.with_grids(grids)
 
 

@@ -21,6 +21,7 @@ from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
+from veilnet.agent.rounding import as_rounded
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import detectability
 from veilnet.centre.models import Messages, messages_of, same_messages
@@ -229,7 +230,9 @@ def _centre_complaint(name: str, found: Messages | str, network: Network, saved:
     if isinstance(found, str):
         return found
     try:
-        expected = messages_of(network, saved.sanitizers, saved.plan_id)
+        coarse = saved.promise.rounding is not None
+        sent = as_rounded(network, saved.sanitizers) if coarse else saved.sanitizers
+        expected = messages_of(network, sent, saved.plan_id)
     except InvalidPlan as error:
         return str(error)
     if found.plan != saved.plan_id:
@@ -243,7 +246,7 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     """A grid finer than the plan's would let low bits through, a coarser one cost utility."""
     try:
         with np.errstate(all="ignore"):
-            expected = with_release_grid(network, saved.sanitizers)
+            expected = with_release_grid(network, saved.sanitizers, rounding=saved.promise.rounding)
     except (VeilnetError, np.linalg.LinAlgError) as error:
         yield Check("grids", False, note=str(error))
         return
