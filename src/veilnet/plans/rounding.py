@@ -84,7 +84,9 @@ def rounding_of(network: Network, sanitizers: Sanitizers) -> Rounding:
     before, after = knowledge(network, sent), knowledge(network, as_rounded(network, sent))
     steps, noisy = _by_number(sent)
     each = np.zeros(sent.blocks.total)
-    for place, (deviation, step, own) in enumerate(zip(deviations(network, sent), steps, noisy, strict=True)):
+    for place, (deviation, step, own) in enumerate(
+        zip(_deviations(network, sent), steps, noisy, strict=True)
+    ):
         each[place] = entropy(deviation / step, dithered=own < step)
     bits = {agent: float(each[sent.blocks.rows(place)].sum()) for place, agent in enumerate(network.agents)}
     return Rounding(bits, (1 - after.utility) / (1 - before.utility) - 1, after.privacy)
@@ -94,7 +96,7 @@ def coarse_steps(network: Network, sent: Mechanisms, finest: Array, allowed: flo
     """Powers of two, one for each number sent, no finer than ``finest``, that cost at most ``allowed``."""
     view = centre_model(network, sent).complete
     weights = np.sum(view.gain**2, axis=0) / float(np.trace(view.covariance))
-    most = np.exp2(np.floor(np.log2(_COARSEST * deviations(network, sent))))
+    most = np.exp2(np.floor(np.log2(_COARSEST * _deviations(network, sent))))
     budget, best = allowed, finest
     for _ in range(_TRIES):
         steps = np.maximum(np.minimum(_within(weights, most, budget), most), finest)
@@ -124,7 +126,7 @@ def entropy(deviation: float, *, dithered: bool) -> float:
     return float(-np.sum(chances * np.log2(chances)))
 
 
-def deviations(network: Network, sent: Mechanisms) -> Array:
+def _deviations(network: Network, sent: Mechanisms) -> Array:
     """Of every number sent, by the model, (M,)."""
     assert network.prior is not None
     assert network.prior.covariance is not None
