@@ -314,7 +314,7 @@ class PartsPower:
             "total_privacy": total,
             "upper_bound": self._upper,
             "relative_gap": relative_gap(total, self._upper),
-            "iterations": found.passes,
+            "iterations": found.iterations,
             "interrupted": found.interrupted,
             "power_allowed": dict(zip(names, given, strict=True)) if names else given[0],
         }

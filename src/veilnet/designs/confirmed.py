@@ -22,7 +22,7 @@ Answer = tuple[Mapping[str, Sanitizer], Mapping[str, Any]]
 """What every agent sends, and how that was found."""
 
 
-def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked, method: str = "joint") -> Plan:
+def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked) -> Plan:
     """The first answer that the recheck confirms; InvalidPlan, with what to change, where there is none.
 
     An answer for a stream has to keep its promise to the last bit as it is handed out, too: what a search promises
@@ -33,7 +33,7 @@ def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked, me
         try:
             known = outlook(network, sanitizers) if network.is_stream else None
             if known is None or asked.met_by(-known.utility, known.privacy):
-                return make_plan(network, sanitizers, method, asked, details=details, known=known)
+                return make_plan(network, sanitizers, "joint", asked, details=details, known=known)
         except InvalidPlan as error:
             refusal = refusal or error
         except InvalidRequest as error:  # rounding spoils the steady state of a stream

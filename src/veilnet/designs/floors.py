@@ -164,7 +164,7 @@ def hiding_faces(form: StandardForm, hidden: Booleans, seed: int) -> list[Array]
     if np.any(unbounded):
         faces = hiding_what_shares_hide(objective, form, unbounded)
     if np.any(hidden & ~unbounded):
-        nothing = telling_nothing(form, hidden & ~unbounded, seed)[0].shrink
+        nothing = telling_nothing(form, hidden & ~unbounded, seed)[0]
         faces = nothing if faces is None else both(faces, nothing)
     assert faces is not None
     return faces

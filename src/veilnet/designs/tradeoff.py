@@ -170,8 +170,8 @@ class RowTradeoff(Tradeoff):
         others = np.where(about | hidden, 0.0, np.maximum(aimed_at(asked.targets), kept))
         details: dict[str, Any] = {"tells_nothing_of": near}
         found = []
-        for plan in telling_nothing(form, about, seed):
-            faces = plan.shrink if spared is None else both(plan.shrink, spared)
+        for nothing in telling_nothing(form, about, seed):
+            faces = nothing if spared is None else both(nothing, spared)
             at = JointObjective(form)(faces)
             if np.all(at.privacy >= others):
                 found.append((at.loss, faces, details))

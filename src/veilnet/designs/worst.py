@@ -131,7 +131,7 @@ def worst_direction_plan(verdict: Verdict, asked: Asked, options: SearchOptions)
             yield tradeoff.answer(found.shrink, search_details(found))
         # Nothing revealed of a parameter leaves every direction of it at its limit.
         about = np.array([name in asked.numbered or asked.floors.get(name, 0.0) > 0 for name in targets])
-        nothing = telling_nothing(form, about, options.seed)[0].shrink
+        nothing = telling_nothing(form, about, options.seed)[0]
         yield tradeoff.answer(nothing, {"tells_nothing_of": [*worst, *asked.seen]})
 
     return confirmed_plan(verdict.network, answers(), asked)

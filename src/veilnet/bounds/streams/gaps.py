@@ -43,6 +43,7 @@ from veilnet.bounds.streams.knowledge import StreamKnowledge
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.bounds.streams.steady import SMALLEST_PART, Steady, updated
+from veilnet.model.common import padded
 from veilnet.model.network import Network
 
 _MOST_ROWS = (
@@ -152,7 +153,10 @@ class _Path:
         later = np.broadcast_to(self._later, kept.shape)
         for place in range(len(path) - 1, -1, -1):
             left, information, now = path[place]
-            least = self._lower(least, rows, now, later)
+            least = [
+                min(known, float(np.min(self._errors(each, now, later))))
+                for known, each in zip(least, rows, strict=True)
+            ]
             move = model.transition if place else first
             later = _turned(move) @ (information + _turned(left) @ later @ left) @ move
         return self._before(least, rows, later)
@@ -160,7 +164,7 @@ class _Path:
     def costs(self, public: Array, patterns: Sequence[Sequence[str]]) -> list[float]:
         """By how much tr(U P U') now grows at most, for each pattern of agents that miss a row."""
         model, found = self._model, []
-        wide = self._wide(public)
+        wide = padded(public, self._model.size)
         usual = float(np.trace(wide @ self._now @ wide.T))
         for agents in patterns:
             silent = [model.agents.index(agent) for agent in agents]
@@ -184,7 +188,7 @@ class _Path:
         most = float(np.max(np.linalg.norm(apart * np.outer(self._scale, self._scale), axis=(-2, -1))))
         found = []
         for known, each in zip(least, rows, strict=True):
-            usual, seen = self.undisturbed(each), self._now @ self._wide(each).T
+            usual, seen = self.undisturbed(each), self._now @ padded(each, self._model.size).T
             for _ in range(_MOST_ROWS):
                 gained = np.sum((apart @ seen) * seen, axis=(-2, -1))
                 known = min(known, usual - float(np.max(gained)))
@@ -194,15 +198,9 @@ class _Path:
             found.append(known)
         return found
 
-    def _lower(self, least: list[float], rows: Sequence[Array], now: Array, later: Array) -> list[float]:
-        return [
-            min(known, float(np.min(self._errors(each, now, later))))
-            for known, each in zip(least, rows, strict=True)
-        ]
-
     def _errors(self, rows: Array, now: Array, later: Array) -> Array:
         """tr(A (P - P Λ P) A') of each pattern."""
-        half = self._wide(rows) @ now
+        half = padded(rows, self._model.size) @ now
         own = np.sum(half[..., : rows.shape[1]] * rows, axis=(-2, -1))
         return np.asarray(own - np.sum((half @ later) * half, axis=(-2, -1)))
 
@@ -220,11 +218,6 @@ class _Path:
     def _away(self, now: Array) -> bool:
         """Whether an error has not yet returned to the steady one."""
         return bool(np.max(np.abs(now - self._now) / np.outer(self._scale, self._scale)) > _SETTLED)
-
-    def _wide(self, rows: Array) -> Array:
-        wide = np.zeros((len(rows), self._model.size))
-        wide[:, : rows.shape[1]] = rows
-        return wide
 
 
 def _turned(matrices: Array) -> Array:

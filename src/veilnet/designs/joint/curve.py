@@ -19,7 +19,8 @@ import numpy as np
 from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.flat import as_it_is, between, sharpened
-from veilnet.designs.joint.hiding import hiding_plans
+from veilnet.designs.joint.hidden import hiding
+from veilnet.designs.joint.hiding import hiding_directions
 from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
@@ -170,11 +171,12 @@ class JointCurve(Levels):
         asked = self.asked
         silent = self.objective.privacy(self.objective.silent)
         unbounded = asked & np.isinf(silent)
-        plans = [plan.shrink for plan in hiding_plans(self.form, unbounded, self._seed)]
+        directions = hiding_directions(self.form, unbounded, self._seed)
+        plans = [hiding(self.objective, each) for each in directions]
         if not np.any(unbounded):
-            plans = [plan.shrink for plan in telling_nothing(self.form, asked, self._seed)[:2]]
+            plans = telling_nothing(self.form, asked, self._seed)[:2]
         elif np.any(asked & ~unbounded):
-            nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0].shrink
+            nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0]
             plans = [both(plan, nothing) for plan in plans]
         return [as_it_is(self.objective, plan) for plan in plans]
 

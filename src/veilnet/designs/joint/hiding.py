@@ -27,14 +27,6 @@ from veilnet.model.standard_form import StandardForm
 
 
 @dataclass(frozen=True, eq=False)
-class Hiding:
-    """X per size group that hides directions of x altogether, and the utility loss it costs."""
-
-    shrink: list[Array]
-    loss: float
-
-
-@dataclass(frozen=True, eq=False)
 class _Candidate:
     """Unit directions, (L, k), their loss, and the subspace the first was searched in."""
 
@@ -43,33 +35,20 @@ class _Candidate:
     basis: Array
 
 
-def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Hiding]:
-    """The cheapest few ways found to hide directions that move every protected parameter, cheapest first.
+def hiding_directions(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Array]:
+    """The cheapest few sets of directions found, (L, k) each, that move every protected parameter, cheapest first.
 
     Only directions the prior does not know are candidates.
     """
-    objective = JointObjective(form)
-    return [
-        Hiding(hiding(objective, each.directions), each.loss)
-        for each in _cheapest(form, objective, protect, seed)
-    ]
-
-
-def hiding_directions(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Array]:
-    """What :func:`hiding_plans` hide: the directions of each, (L, k)."""
-    return [each.directions for each in _cheapest(form, JointObjective(form), protect, seed)]
-
-
-def _cheapest(
-    form: StandardForm, objective: JointObjective, protect: Booleans, seed: int
-) -> list[_Candidate]:
     blind = null_space(np.concatenate([form.public, form.information]), rcond=1e-9)
     if blind.shape[1] == 0 or not np.any(protect):
         return []
+    objective = JointObjective(form)
     found = _search(form, objective, blind, seed)
     wanted = [rows for rows, asked in zip(form.private, protect, strict=True) if asked]
     covering = _covering(objective, wanted, found)
-    return sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
+    cheapest = sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
+    return [each.directions for each in cheapest]
 
 
 def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: int) -> list[_Candidate]:

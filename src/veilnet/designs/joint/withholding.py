@@ -15,7 +15,6 @@ from scipy.linalg import null_space, pinvh
 
 from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint.hidden import hiding, settle
-from veilnet.designs.joint.hiding import Hiding
 from veilnet.designs.joint.objective import UNKNOWN, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.settings import SETTINGS
@@ -25,19 +24,18 @@ from veilnet.model.standard_form import StandardForm
 _MOVES = 1e-6  # less than this part of its deviation, a direction does not move a parameter
 
 
-def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[Hiding]:
-    """Ways to tell nothing about the private parameters chosen, and everything else; cheapest first."""
+def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[list[Array]]:
+    """X that tell nothing about the private parameters chosen, and everything else; cheapest first."""
     private = np.concatenate([rows for rows, chosen in zip(form.private, about, strict=True) if chosen])
     known = pinvh(form.information, rtol=1e-11) @ private.T
     free = null_space(form.information, rcond=1e-11)
     objective = JointObjective(form)
     if free.shape[1] == 0:
-        shrink = hiding(objective, known / np.linalg.norm(known, axis=0))
-        return [Hiding(shrink, objective(shrink).loss)]
+        return [hiding(objective, known / np.linalg.norm(known, axis=0))]
     found = [
         _settled(objective, known, free, start) for start in _beginnings(form, objective, known, free, seed)
     ]
-    return sorted(found, key=lambda each: each.loss)
+    return sorted(found, key=lambda shrink: objective(shrink).loss)
 
 
 def _beginnings(
@@ -66,7 +64,7 @@ def _beginnings(
     return [starts[place] for place in np.argsort(losses)[: SETTINGS.hiding_settled]]
 
 
-def _settled(objective: JointObjective, known: Array, free: Array, start: Array) -> Hiding:
+def _settled(objective: JointObjective, known: Array, free: Array, start: Array) -> list[Array]:
     """A local minimum of the loss over n."""
     alone = LeastLoss(np.zeros(objective.targets))
     best = settle(
@@ -74,8 +72,7 @@ def _settled(objective: JointObjective, known: Array, free: Array, start: Array)
         steps=SETTINGS.hiding_steps,
         tolerance=SETTINGS.hiding_tolerance,
     )
-    shrink = hiding(objective, known + free @ best)
-    return Hiding(shrink, objective(shrink).loss)
+    return hiding(objective, known + free @ best)
 
 
 def both(one: list[Array], other: list[Array]) -> list[Array]:

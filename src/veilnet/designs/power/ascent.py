@@ -86,16 +86,16 @@ class Ascent:
     """The best noise found.
 
     estimate:    E, which it answers.
-    privacy:     Σ_j p_j.
+    value:       Σ_j p_j.
     upper_bound: what no noise within the powers exceeds.
-    passes:      over all agents.
+    iterations:  passes over all agents.
     interrupted: whether the caller asked to stop.
     """
 
     estimate: Array
-    privacy: float
+    value: float
     upper_bound: float
-    passes: int
+    iterations: int
     interrupted: bool
 
 

@@ -64,11 +64,11 @@ class NetworkCrowd(PowerCrowd):
 
 def noise_of_many(
     verdict: Verdict, power: Array, progress: Progress | None
-) -> tuple[Ascent, Mechanisms, Array]:
-    """The noise within the powers, (S,), that hides most in total: how found, what all send, the power used."""
+) -> tuple[Mechanisms, Array, Ascent]:
+    """The noise within the powers, (S,), that hides most in total: what all send, the power used, how found."""
     crowd = NetworkCrowd(verdict, power)
     found = AscentSearch(crowd, crowd.wanted, progress).run()
-    return (found, *crowd.sanitizers(found.estimate))
+    return (*crowd.sanitizers(found.estimate), found)
 
 
 def wanted_columns(public: Array, private: Iterable[Array]) -> Array:

@@ -10,7 +10,7 @@ where agents are many and meet only in x, an estimate is searched for that all o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +25,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.power.ascent import relative_gap
 from veilnet.designs.power.network import noise_of_many
 from veilnet.designs.power.problem import free_noise_problem
-from veilnet.designs.power.solver import maximize_privacy
+from veilnet.designs.power.solver import PowerResult, maximize_privacy
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
@@ -37,18 +37,6 @@ MANY_READINGS = 500
 _MOST_COUPLED_READINGS = 20_000
 # Rounding of Θ_i is a part of its power: where some noise of the readings is as small as that, less power is used.
 PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
-
-
-@dataclass(frozen=True, eq=False)
-class _Noise:
-    """What all agents send, the power of each, (S,), and how good that is."""
-
-    sanitizers: Mapping[str, Sanitizer]
-    power: Array
-    total_privacy: float
-    upper_bound: float
-    iterations: int
-    interrupted: bool
 
 
 def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = None) -> Plan:
@@ -65,21 +53,21 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
     refusal: InvalidPlan | None = None
     upper_bound = np.inf
     for part in PARTS_OF_POWER:
-        found = (_of_many if many else _of_few)(verdict, part * power, progress)
+        sanitizers, used, found = (noise_of_many if many else _noise_of_few)(verdict, part * power, progress)
         upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
         try:
-            plan = make_plan(network, found.sanitizers, "power", Asked(most_loss=0.0, power=allowed))
+            plan = make_plan(network, sanitizers, "power", Asked(most_loss=0.0, power=allowed))
         except InvalidPlan as error:
             refusal = refusal or error
             continue
-        total = sum(plan.privacy.values()) if many else found.total_privacy
+        total = sum(plan.privacy.values()) if many else found.value
         details: dict[str, Any] = {
             "total_privacy": total,
             "upper_bound": upper_bound,
             "relative_gap": relative_gap(total, upper_bound),
             "iterations": found.iterations,
             "interrupted": found.interrupted,
-            "power": by_agent(network, found.power),
+            "power": by_agent(network, used),
             "power_allowed": allowed,
         }
         return replace(plan, details=MappingProxyType(details))
@@ -94,12 +82,10 @@ def by_agent(network: Network, values: Array) -> Mapping[str, float]:
     return dict(zip(network.agents, values.tolist(), strict=True))
 
 
-def _of_many(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise:
-    found, sanitizers, used = noise_of_many(verdict, power, progress)
-    return _Noise(sanitizers, used, found.privacy, found.upper_bound, found.passes, found.interrupted)
-
-
-def _of_few(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise:
+def _noise_of_few(
+    verdict: Verdict, power: Array, progress: Progress | None
+) -> tuple[Mapping[str, Sanitizer], Array, PowerResult]:
+    """As :func:`veilnet.designs.power.network.noise_of_many`, of all readings as one dense problem."""
     network = verdict.network
     apart = network.common_apart
     by_place = dict(verdict.shares.free())
@@ -119,4 +105,4 @@ def _of_few(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise
             agent=agent,
         )
     used = np.array([float(np.trace(sanitizer.noise)) for sanitizer in sanitizers.values()])
-    return _Noise(sanitizers, used, result.value, result.upper_bound, result.iterations, result.interrupted)
+    return sanitizers, used, result
