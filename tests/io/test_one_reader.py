@@ -222,6 +222,26 @@ def test_agents_read_texts_as_the_fit_did(kind: str, tmp_path: Path, capfd) -> N
     assert np.array_equal(sent, expected)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_agents_read_one_value_of_numbers_as_the_fit_did(kind: str, tmp_path: Path) -> None:
+    """fit took ``day:2`` for 1 where the day is 2, and agents refused every line of the same log."""
+    days = [2, 1, 2.0, None, 3]
+    log = tmp_path / f"log.{kind}"
+    texts = ["" if day is None else str(day) for day in days]
+    rows = [f'{{"day": {json.dumps(day)}, "T": 1.0}}' for day in days]
+    log.write_text(
+        "".join(f"{line}\n" for line in (rows if kind == "jsonl" else ["day,T", *(f"{t},1" for t in texts)]))
+    )
+    fitted = read_columns(log, ["day:2"])["day:2"]
+    assert np.array_equal(fitted, [1, 0, 1, np.nan, 0], equal_nan=True)
+    reader = ReadingReader(RowSource(str(log)), 2, names=["T", "day:2"])
+    (block,) = reader.blocks(10)
+    assert np.array_equal(block.values(2)[:, 1], fitted, equal_nan=True)
+    log.write_text('{"day": "x", "T": 1.0}\n' if kind == "jsonl" else "day,T\nx,1\n")
+    (block,) = ReadingReader(RowSource(str(log)), 2, names=["T", "day:2"]).blocks(10)
+    says(block.refused[0][2], "'day:2'", "not a number")
+
+
 def test_a_cell_goes_on_in_the_next_line_only_where_the_table_is_whole() -> None:
     content = b'a,b\n1,"x\ny"\n2,x\n'
     assert read_columns(RowSource("t.csv", content), ["a"])["a"].tolist() == [1.0, 2.0]

@@ -30,9 +30,9 @@ class NoNumber(ValueError):
     place: which of several cells it is, from 0.
     """
 
-    def __init__(self, found: str, *, text: bool = False, place: int = 0) -> None:
+    def __init__(self, found: str, *, text: bool = False) -> None:
         super().__init__(found)
-        self.text, self.place = text, place
+        self.text, self.place = text, 0
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,17 @@ class Dialect:
         except OverflowError:
             raise NoNumber("a number that is too large") from None
 
-    def is_text(self, cell: Any, text: str, place: int) -> Any:
-        """A cell of texts as one of numbers: 1 where it is this text, 0 where it is another, else it is missing.
-
-        place: which of several cells it is, from 0.
-        """
-        if is_missing(cell, among_texts=True):
-            return "" if self.delimiter else None
-        if not isinstance(cell, str) or is_number(cell):
-            raise NoNumber("a number; mend that cell", place=place)
-        found = float(cell.strip() == text)
+    def counts_as_one(self, cell: Any, one: str) -> Any:
+        """A cell as one of numbers: 1 where it says this text or number, 0 where another, else it is missing."""
+        if is_number(one):  # the column is one of numbers, as the fit found it
+            number = self.number(cell)
+            found = number if math.isnan(number) else float(number == float(one))
+        elif is_missing(cell, among_texts=True):
+            found = math.nan
+        elif not isinstance(cell, str) or is_number(cell):
+            raise NoNumber("a number; mend that cell")
+        else:
+            found = float(cell.strip() == one)
         return repr(found) if self.delimiter else found
 
     def numbers(self, cells: Sequence[Any]) -> list[float]:

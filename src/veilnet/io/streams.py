@@ -17,7 +17,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io.cells import Dialect, NoNumber, column_of
+from veilnet.io.cells import Dialect, NoNumber, column_of, is_number
 from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
@@ -168,13 +168,16 @@ class RowReader(ABC):
     def _checked(self, row: int | None, texts: list[Any], cells: list[Any], dialect: Dialect) -> list[float]:
         """The numbers of a row, NaN where one is missing."""
         del texts
+        at = None
         try:
-            for place, text in self._counts_as_one.items():
-                cells[place] = dialect.is_text(cells[place], text, place)
+            for at, one in self._counts_as_one.items():
+                cells[at] = dialect.counts_as_one(cells[at], one)
+            at = None
             return dialect.numbers(cells)
         except NoNumber as error:
-            which = repr(self._names[error.place]) if self._names else error.place + 1
-            wanted = "a text" if error.place in self._counts_as_one else "a number"
+            place = error.place if at is None else at
+            which = repr(self._names[place]) if self._names else place + 1
+            wanted = "a number" if is_number(self._counts_as_one.get(place, "0")) else "a text"
             raise Refused(f"{self._listed[:-1]} {which} is not {wanted}", row) from None
 
     def _take(self, line: Line, block: Block) -> None:
