@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from veilnet._core.types import Array
 from veilnet.calibration import log_detectors
 from veilnet.calibration.stretches import windowed
 from veilnet.cli import run
 from veilnet.io.network_schema import network_difference
+from veilnet.io.statements import StatedPromise
 from veilnet.model.log_aucs import LogAuc
 
 pytest.importorskip("sklearn")
@@ -120,7 +122,17 @@ def test_it_travels_with_the_network_and_its_plan(planted: vn.Network, tmp_path:
     again = vn.Network.load(tmp_path / name)
     assert again.log_aucs == planted.log_aucs
     vn.design(again).save(tmp_path / "plan")
-    assert vn.Plan.load(tmp_path / "plan").network.log_aucs == planted.log_aucs
+    loaded = vn.Plan.load(tmp_path / "plan")
+    assert loaded.network.log_aucs == planted.log_aucs
+    # What an agent's owner is shown by inspect, and what is signed, says so, too.
+    said = StatedPromise.of(loaded).changes
+    assert said is not None
+    says(
+        said["present"],
+        f"AUC {loaded.detectability['present'].auc:.3f}",
+        "does not hide",
+        f"AUC {planted.log_aucs['present']['free'].auc:.2f}",
+    )
     assert network_difference(again, planted.replace(log_aucs=None)) == ""
 
 

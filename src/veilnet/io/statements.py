@@ -41,7 +41,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
     with_gaps: of a stream, p_j around a missed row and at a start; empty where it was not computed.
-    changes:   how surely the change of each secret is seen, in words.
+    changes:   how surely the change of each secret is seen, in words: in the model, and in the log of the fit if more.
     """
 
     public: list[str]
@@ -68,14 +68,23 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             plain(dict(plan.privacy)),
             constant or None,
             plain(dict(plan.privacy_with_gaps)) if plan.network.is_stream else None,
-            {name: each.in_words(plan.network.unit(name)) for name, each in plan.detectability.items()}
-            or None,
+            {name: _seen(plan, name) for name in plan.detectability} or None,
         )
 
     def numbers(self) -> tuple[float, dict[str, float], dict[str, float] | None]:
         """(utility, privacy, with_gaps) as numbers."""
         with_gaps = None if self.with_gaps is None else _floats(self.with_gaps)
         return float(self.utility), _floats(self.privacy), with_gaps
+
+
+def _seen(plan: Plan, name: str) -> str:
+    """How surely the change of a secret is seen, by the best detector there is in the model, and by learned ones."""
+    from veilnet.model.log_aucs import log_headlines
+
+    known, shown = plan.network.log_aucs, plan.detectability[name].in_words(plan.network.unit(name))
+    in_log = log_headlines({name: known[name]} if name in known else {}, {})
+    best = f"{shown}, in the model, for anybody who knows the plan and sees all messages"
+    return "; ".join([best, *(each.removeprefix(f"{name}: ").removesuffix(".") for each in in_log)])
 
 
 class Statement(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

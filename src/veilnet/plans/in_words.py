@@ -210,7 +210,7 @@ def promise_in_words(
     lines = [f"{lost} {join_names(list(public))} (public)"]
     for name, gained in privacy.items():
         if changes and name in changes:
-            lines.append(f"{name}: {changes[name]}, for anybody who knows the plan and sees all messages")
+            lines.append(f"{name}: {changes[name]}")
             continue
         if np.isinf(gained):
             lines.append(f"{name} cannot be estimated from the messages of all agents")
