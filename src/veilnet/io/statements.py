@@ -41,7 +41,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
     with_gaps: of a stream, p_j around a missed row and at a start; empty where it was not computed.
-    changes:   how surely the change of each secret is seen, in words: in the model, and in the log of the fit if more.
+    changes:   how surely the change of each secret is seen, in words: in the model, and in the fit's log if more.
     """
 
     public: list[str]
