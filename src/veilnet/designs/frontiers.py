@@ -22,7 +22,7 @@ from veilnet.designs.choice import design, tradeoff_of
 from veilnet.designs.floors import FlooredCurve
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.perfect import perfect_plan
-from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
+from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
 from veilnet.designs.questions import read_asked, read_count, read_gap, refuse_worst
 from veilnet.designs.secrets import SeenAtMost
 from veilnet.designs.standard_errors import Times
@@ -251,7 +251,8 @@ def frontier(
               names and the same measure in each; all other parameters keep what is free of them.
     points:   how many in place of twenty.
     seed:     of the joint search.
-    prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
+    prove:    try longer to prove how far each point is from the best possible, as in :func:`veilnet.design`; what
+              some hundredths of a second prove is there without.
     summed:   the centre sees only sums of messages, as in :func:`veilnet.design`.
     progress: called with (what is being done, fraction done); returning False stops the search, and the points
               found so far are returned in a frontier marked as interrupted.
@@ -292,7 +293,7 @@ def _frontier(
         refuse_proof_of_streams()
     plans, interrupted = _plans(verdict, asked, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
-    if wanted is not None and not interrupted:
+    if not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
     return Frontier(verdict.network, tuple(rows), ceiling, limit, interrupted)
 
@@ -358,11 +359,11 @@ def _frontier_of_secrets(
     return Frontier(free.network, tuple(rows), ceiling, kind.by_guessing, False in answers, asked[0])
 
 
-def _proved(point: Point, gap: float, seed: int) -> Point:
-    """The point with a proof of its gap, where it is not closed already."""
-    if point.plan is None or point.borrowed or point.gap <= gap:
+def _proved(point: Point, gap: float | None, seed: int) -> Point:
+    """The point with a proof of its gap, where it is not closed already: a quick one where no gap is asked for."""
+    if point.plan is None or point.borrowed or point.gap <= (gap or 0.0):
         return point
-    plan = proved_plan(point.plan, gap, seed=seed)
+    plan = quickly_proved(point.plan) if gap is None else proved_plan(point.plan, gap, seed=seed)
     return Point(point.asked, plan.utility, dict(plan.privacy), plan.method, plan)
 
 
