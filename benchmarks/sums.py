@@ -10,17 +10,20 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from helpers.sum_groups import Epochs, Members, determined, make_terms, plain_sum, random_messages
+from veilnet.io.agent_store import AgentStore, Kept, Reserved, begin_agent_store
 from veilnet.live.messages import Message, Seal
 from veilnet.sums.masks import X25519PrivateKey
 from veilnet.sums.opening import SumEpoch, TooFew
-from veilnet.sums.terms import Terms, written_message
+from veilnet.sums.terms import Sharing, Terms, written_message
 from veilnet.sums.two_centres import HalfCentre, SplittingAgent, merged
 
 BITS, NUMBERS = 41, 2
@@ -76,12 +79,31 @@ def plain(terms: Terms, repeats: int) -> tuple[float, int]:
     return clock.spent / repeats, len(payload)
 
 
-def one_centre(members: int, epochs: int) -> None:
-    """Rounds with one centre, with the same record as in the tests (memory): what an agent and the centre spend."""
+def one_centre(members: int, epochs: int, stack: ExitStack) -> None:
+    """Rounds with one centre, with records on the disk: what an agent and the centre spend."""
     terms = make_terms(members, bits=BITS, numbers=NUMBERS)
     group, rng = Members(terms), np.random.default_rng(0)
-    for agent in group.agents.values():
+    folder = stack.enter_context(TemporaryDirectory())
+    stores: dict[str, AgentStore] = {}
+    for name, agent in group.agents.items():
         agent._draw = secrets.token_bytes
+        path = Path(folder) / f"{name}.sqlite"
+        begin_agent_store(path, name)
+        stores[name] = stack.enter_context(AgentStore(path, name))
+    taken: dict[str, Reserved] = {}
+
+    def begin(name: str, epoch: int) -> Any:
+        """Round 1, with the record on the disk before."""
+        (taken[name],) = stores[name].reserve(terms.plan, [epoch], now=time.time())
+        return group.agents[name].begin(epoch)
+
+    def mask(name: str, told: Sharing) -> Any:
+        """Round 2: what leaves is on the disk before."""
+        group.agents[name].accept(told)
+        masked = group.agents[name].mask(told.epoch, messages[name])
+        stores[name].keep(terms.plan, [Kept(taken[name], masked.tobytes(), released=True, waits=False)])
+        return masked
+
     agents, centre_time, sent = _Timed(), _Timed(), 0
     for epoch in range(1, epochs + 1):
         messages = random_messages(terms, rng)
@@ -91,11 +113,10 @@ def one_centre(members: int, epochs: int) -> None:
             centre_time(take, message)
             return len(written_message(message))
 
-        for agent in group.agents.values():
-            sent += say(agents(agent.begin, epoch), centre.take)
+        for name in terms.members:
+            sent += say(agents(begin, name, epoch), centre.take)
         for name, told in centre_time(centre.close_sharing).items():
-            agents(group.agents[name].accept, told)
-            masked = agents(group.agents[name].mask, epoch, messages[name])
+            masked = agents(mask, name, told)
             centre_time(centre.take_masked, name, masked)
             sent += masked.nbytes + 40 + len(written_message(told))
         for name, told in centre_time(centre.close_masking).items():
@@ -152,7 +173,8 @@ def main() -> None:
     if asked.only in (None, "cost"):
         print("cost, in processor time:")
         for members, epochs in ((5, 20), (50, 3)) if asked.quick else ((5, 200), (50, 20), (500, 1)):
-            one_centre(members, epochs)
+            with ExitStack() as stack:
+                one_centre(members, epochs, stack)
         two_centres(1000 if asked.quick else 100_000, 1000 if asked.quick else 5000)
 
 

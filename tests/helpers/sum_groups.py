@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -64,11 +64,11 @@ def make_terms(members: int, threshold: int | None = None, bits: int = 64, numbe
 class Seen:
     """Everything that a centre saw of an epoch: masked messages, and which kinds of whose shares.
 
-    masked: member -> with whom its message was masked.
+    masked: member -> the seeds of the masks on its message, by with whom; its own among them.
     shares: (member, kind) -> those who revealed a share of it.
     """
 
-    masked: dict[int, frozenset[int]] = field(default_factory=dict)
+    masked: dict[int, dict[int, bytes]] = field(default_factory=dict)
     shares: dict[tuple[int, str], set[int]] = field(default_factory=dict)
 
     def reveal(self, by: int, kinds: Mapping[int, str]) -> None:
@@ -83,34 +83,38 @@ class Seen:
         return member in colluding or len(known) >= terms.needed(member)
 
 
-def determined(terms: Terms, seen: Seen, colluding: Collection[int] = ()) -> Array:
-    """What the centre can compute of honest members' values: a basis (r, S) of the combinations that it knows.
+def determined(terms: Terms, seen: Seen | Sequence[Seen], colluding: Collection[int] = ()) -> Array:
+    """What the centre can compute of honest values, of one epoch or several: a basis (r, epochs S) of combinations.
 
     It solves the linear system of all masks. Its unknowns are the values, and every mask that cannot be rebuilt; its
     equations say what each masked message is the sum of. A combination of messages in which every unknown mask
-    cancels is what it knows; no other is.
+    cancels is what it knows; no other is. Masks are known by their seeds, so that one that comes twice shows.
     """
-    honest = [member for member in sorted(seen.masked) if member not in colluding]
-    masks: dict[object, int] = {}
+    epochs = [seen] if isinstance(seen, Seen) else list(seen)
+    honest = [
+        (k, who) for k, each in enumerate(epochs) for who in sorted(each.masked) if who not in colluding
+    ]
+    known = {
+        seed
+        for each in epochs
+        for who, seeds in each.masked.items()
+        for other, seed in seeds.items()
+        if (each.knows(terms, who, "own", colluding) if who == other else False)
+        or (who != other and any(each.knows(terms, end, "lock", colluding) for end in (who, other)))
+    }
+    masks: dict[bytes, int] = {}
     entries = []
-    for row, member in enumerate(honest):
-        if not seen.knows(terms, member, "own", colluding):
-            entries.append((row, masks.setdefault(member, len(masks)), 1.0))
-        for other in seen.masked[member] - {member}:
-            ends = (member, other)
-            if any(seen.knows(terms, end, "lock", colluding) for end in ends):
-                continue
-            pair = masks.setdefault(frozenset(ends), len(masks))
-            entries.append((row, pair, 1.0 if other > member else -1.0))
+    for row, (k, who) in enumerate(honest):
+        for other, seed in epochs[k].masked[who].items():
+            if seed not in known:
+                entries.append((row, masks.setdefault(seed, len(masks)), 1.0 if other >= who else -1.0))
     system = np.zeros((len(honest), max(1, len(masks))))
     for row, column, sign in entries:
         system[row, column] = sign
-    values, vectors = np.linalg.eigh(
-        system @ system.T
-    )  # whole numbers: its least eigenvalue but 0 is above 1/S²
-    known = vectors[:, values < 0.5 / max(1, len(honest)) ** 2].T
-    found = np.zeros((len(known), len(terms.members)))
-    found[:, honest] = known
+    # whole numbers: the least eigenvalue but 0 is above 1/n²
+    values, vectors = np.linalg.eigh(system @ system.T)
+    found = np.zeros((int(np.sum(values < 0.5 / max(1, len(honest)) ** 2)), len(epochs) * len(terms.members)))
+    found[:, [k * len(terms.members) + who for k, who in honest]] = vectors[:, : len(found)].T
     return found
 
 
@@ -191,8 +195,12 @@ class Members:
         name, near = agent.agent, self.terms.neighbourhood(agent.number)
         if isinstance(message, Sharing):
             agent.accept(message)
+            now = agent._now
+            assert now is not None
+            with_whom = self.terms.as_set(message.present) & set(near) - {agent.number}
+            seeds = {other: now.pairs[other].seed for other in with_whom} | {agent.number: now.own_seed}
             masked = agent.mask(message.epoch, messages[name])
-            self.seen.masked[agent.number] = self.terms.as_set(message.present) & set(near)
+            self.seen.masked[agent.number] = seeds
             self.up[name] += masked.nbytes
             centre.take_masked(name, masked)
             return

@@ -276,3 +276,56 @@ def test_an_agent_whose_shares_do_not_open_is_named_by_all(attack: Attack) -> No
     with pytest.raises(TooFew):
         centre.close_masking()
     assert isinstance(attack.members.agents["room0"], SumAgent)
+
+
+@pytest.mark.parametrize("helping", [1, 2, 3, 4])
+def test_colluders_sign_whatever_the_centre_asks_for(attack: Attack, helping: int) -> None:
+    """The centre calls room0 dropped to all others, not to itself; colluders confirm to each what it saw.
+
+    2t > S + c holds for up to three of six with t = 5. With four the attack works, and the checker finds it.
+    """
+    terms, agents = attack.terms, [attack.members.agents[name] for name in NAMES]
+    centre = attack.until(2)
+    centre.survivors = frozenset(range(6))
+    colluding = range(6 - helping, 6)
+    forked = [attack.survivors(1), *[attack.survivors(1, "room0")] * 5]
+    confirmed = [agent.confirm(told) for agent, told in zip(agents, forked, strict=True)]
+    for agent in agents[: 6 - helping]:
+        now = agent._now
+        assert now is not None
+        tags = [confirmed[k].tags[agent.number] for k in range(6)]
+        for k in colluding:
+            tags[k] = agents[k]._tag(now.pairs[k], now.view, k)
+        attack.tell(centre, {agent.agent: Agreed(1, tags)})
+    known = determined(terms, attack.members.seen, colluding)
+    if helping <= terms.colluders:
+        expected = np.zeros(6)
+        expected[1 : 6 - helping] = 1 / np.sqrt(5 - helping)
+        np.testing.assert_allclose(np.abs(known), expected[None], atol=1e-9)
+    else:
+        assert helping == terms.colluders + 1
+        assert len(known) == 2  # each honest value by itself
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_all_epochs_together_say_no_more_than_their_sums(attack: Attack, forgets: bool) -> None:
+    """Five epochs with dropouts; the checker finds it where a record of epochs forgets, so that masks come twice."""
+    members, seen = attack.members, []
+    for epoch in range(1, 6):
+        gone = {2: [NAMES[epoch]]} if epoch % 2 else {3: [NAMES[0]]}
+        members.run(1 if forgets else epoch, attack.messages, gone)
+        seen.append(members.seen)
+        if forgets:
+            members.epochs = {name: lambda _: None for name in NAMES}
+            for name in NAMES:
+                members.start(name)
+    known = determined(attack.terms, seen)
+    if forgets:
+        assert len(known) > 5
+        return
+    assert len(known) == 5
+    whole = np.zeros((5, 5, 6))
+    for k, each in enumerate(seen):
+        whole[k, k, list(each.masked)] = 1.0
+    sums = whole.reshape(5, 30)
+    np.testing.assert_allclose(sums @ known.T @ known, sums, atol=1e-9)

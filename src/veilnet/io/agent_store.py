@@ -103,11 +103,13 @@ class Kept:
     """What is to be kept of a release.
 
     payload:  the message; ``released`` whether it has numbers, or says that the reading was missed.
+    waits:    in the outbox, until it arrived; a part in a sum leaves in its round or never.
     """
 
     reserved: Reserved
     payload: bytes
     released: bool
+    waits: bool = True
 
 
 @dataclass(frozen=True)
@@ -344,7 +346,7 @@ class AgentStore(Opened):
                 self._record(plan, releases, counted)
             self._db.executemany(
                 "INSERT INTO outbox VALUES (?, ?)",
-                [(each.reserved.sequence, each.payload) for each in releases],
+                [(each.reserved.sequence, each.payload) for each in releases if each.waits],
             )
             if releases and memory is not None:
                 content = np.ascontiguousarray(memory, dtype="<f8").tobytes()

@@ -131,8 +131,7 @@ class LiveAgent:
         found = []
         for reserved, plan, key in self.store.unfinished():
             if self._rounds is not None:  # its round is over, and nobody waits for a word of it
-                self.store.keep(plan, [Kept(reserved, b"", released=False)])
-                self.store.settle([(reserved.sequence, reserved.sequence)])
+                self.store.keep(plan, [Kept(reserved, b"", released=False, waits=False)])
             elif plan == self.plan and reserved.epoch <= self.store.last_epoch:
                 self._release([reserved], np.full((1, self.sanitizer.readings), np.nan))
             else:
@@ -272,9 +271,9 @@ class _Contribution:
     def keep(self, payload: bytes, *, released: bool = True) -> None:
         """What leaves is on the disk; it leaves in its round or never, so nothing of it waits in the outbox."""
         assert self._reserved is not None
-        store, reserved = self._agent.store, self._reserved
-        store.keep(self._agent.plan, [Kept(reserved, payload, released=released)])
-        store.settle([(reserved.sequence, reserved.sequence)])
+        self._agent.store.keep(
+            self._agent.plan, [Kept(self._reserved, payload, released=released, waits=False)]
+        )
         self._reserved = None
 
     def end(self) -> None:
