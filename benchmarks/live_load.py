@@ -1,12 +1,17 @@
 """How many messages a second the centre of a live network takes, beside a bare paho-mqtt subscriber.
 
     python benchmarks/live_load.py [--messages 50000] [--agents 100] [--json]
+    python benchmarks/live_load.py --gaps 0 2 10 --agents 1000 [--epochs 600] [--rate 1]
 
 A hundred agents, each with a connection and a certificate of its own, send sealed messages through a real Mosquitto
 over TLS, at the least-once quality of service. First a bare subscriber counts them and does nothing else; then, in
 the same run, the centre takes the same traffic: checks every seal, commits every message to its store, acknowledges,
 estimates every epoch and publishes the estimates. The sender is held back, so that neither is more than so many
 messages behind. Memory is that of the process at a tenth of the way and at the end.
+
+With --gaps there is no broker: for each percentage of messages that are missing at random, a centre in a process of
+its own takes so many epochs, as fast as it can, by a simulated clock. Its deadline is two seconds after an epoch's
+first message, so that every epoch with a gap waits for it.
 """
 
 from __future__ import annotations
@@ -288,17 +293,77 @@ def prepare(folder: Path, count: int) -> list[str]:
     return agents
 
 
+def gaps(folder: Path, percent: float, epochs: int, rate: float, told: object) -> None:
+    """The centre without a broker, with so many messages missing at random."""
+    path = folder / "plan" / "center.json"
+    model = vn.Fusion.load(path)
+    seals = centre_seals(KeyFolder(folder / "keys").centre, model.agents)
+    rng, made, early = np.random.default_rng(0), 0, 0
+    cpu = 0.0
+    with CentreStore(folder / f"gaps{percent:g}.sqlite") as store:
+        running = Centre(store, seals, TOPICS, wait=2.0)
+        running.take_up(path.read_bytes(), path)
+        for epoch in range(1, epochs + 1):
+            there = rng.random(len(seals)) >= percent / 100
+            arrived = []
+            for (agent, seal), sends in zip(seals.items(), there, strict=True):
+                if sends:
+                    values = rng.normal(0, 1, model.sent[agent]).astype("<f8").tobytes()
+                    message = Message(
+                        model.model.plan[:16],
+                        agent,
+                        agent.encode()[-8:].rjust(8),
+                        epoch,
+                        epoch,
+                        0,
+                        True,
+                        values,
+                    )
+                    arrived.append((TOPICS.messages(agent), seal.message(message)))
+            began = time.process_time()
+            made += len(running.take(arrived, epoch / rate).estimates)
+            cpu += time.process_time() - began
+            early = _memory() if epoch == max(1, epochs // 10) else early
+        began = time.process_time()
+        while running.next_deadline() is not None:
+            made += len(running.take([], epochs / rate + 3.0).estimates)
+        cpu += time.process_time() - began
+    told.put((made, cpu, early, _memory()))  # type: ignore[attr-defined]
+
+
+def measure_gaps(folder: Path, percents: list[float], epochs: int, rate: float) -> None:
+    """Each in a process of its own, as a table."""
+    print(
+        "| missing | epochs estimated | CPU ms an epoch | memory at a tenth, at the end |\n|---|---|---|---|"
+    )
+    for percent in percents:
+        context = multiprocessing.get_context("spawn")
+        told = context.Queue()
+        process = context.Process(target=gaps, args=(folder, percent, epochs, rate, told))
+        process.start()
+        made, cpu, early, late = told.get()
+        process.join()
+        memory = f"{early / 2**20:.1f} MB, {late / 2**20:.1f} MB"
+        print(f"| {percent:g} % | {made} of {epochs} | {1000 * cpu / epochs:.1f} | {memory} |", flush=True)
+
+
 def main() -> None:
     """Measure both, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--agents", type=int, default=100)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--gaps", type=float, nargs="+", metavar="PERCENT")
+    parser.add_argument("--epochs", type=int, default=600)
+    parser.add_argument("--rate", type=float, default=1.0, help="epochs a second of the simulated clock")
     options = parser.parse_args()
     count = options.messages // options.agents * options.agents
     with tempfile.TemporaryDirectory(prefix="veilnet-load-") as name:
         folder = Path(name)
         agents = prepare(folder, options.agents)
+        if options.gaps is not None:
+            measure_gaps(folder, options.gaps, options.epochs, options.rate)
+            return
         seals = centre_seals(KeyFolder(folder / "keys").centre, agents)
         with Broker(KeyFolder(folder / "keys").broker, BrokerPlan(agents)) as broker:
             fewer = min(count, 100_000 // options.agents * options.agents)  # a speed shows in less

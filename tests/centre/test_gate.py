@@ -24,6 +24,7 @@ from helpers.networks import random_network
 from veilnet import cli
 from veilnet._core.chi_square import log_tail, threshold
 from veilnet.centre.contradictions import redundancy
+from veilnet.centre.residuals import residuals
 from veilnet.plans.plan import make_plan
 
 RATE = 0.02
@@ -310,3 +311,19 @@ def test_fuse_names_whom_it_had_to_believe(tmp_path, capfd) -> None:
     said = capfd.readouterr()
     assert json.loads(said.out)["untested"] == ["a", "b"]
     assert "messages of a and b were believed untested" in said.err
+
+
+@pytest.mark.parametrize("noise", ["joint", "variances", "scalar"])
+@pytest.mark.parametrize("prior", ["none", "covariance", "information", "singular"])
+def test_residuals_test_as_the_dense_matrices_do(prior: str, noise: str) -> None:
+    model = noisy_plan(network_of(prior, noise), 2).messages
+    rng = np.random.default_rng(5)
+    for who in ([], [1], [0, 3]):
+        silent = np.isin(np.arange(4), who)
+        deviations = rng.standard_normal((30, model.blocks.total)) * 3
+        deviations[:, np.repeat(silent, model.blocks.sizes)] = 0.0
+        dense, thin = redundancy(model, silent), residuals(model, silent)
+        assert thin.numbers == dense.numbers
+        assert thin.freedom.tolist() == dense.freedom.tolist()
+        assert np.allclose(thin.distances(deviations), dense.distances(deviations), rtol=1e-9)
+        assert np.allclose(thin.agent_distances(deviations), dense.agent_distances(deviations), rtol=1e-8)

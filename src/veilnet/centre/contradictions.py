@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -89,18 +90,36 @@ class DoubtedMessage:
     sudden: bool = False
 
 
+class Measured(Protocol):
+    """How far messages are from what the model says: a :class:`Redundancy`, or residuals."""
+
+    @property
+    def numbers(self) -> int:
+        """Degrees of freedom of all messages together."""
+
+    @property
+    def freedom(self) -> Integers:
+        """And of every agent's, 0 for those that are silent or cannot be tested."""
+
+    def distances(self, deviations: Array) -> Array:
+        """|q|² of each row, for z - expected (rows, M); 0 stands for what is not sent."""
+
+    def agent_distances(self, deviations: Array) -> Array:
+        """|a_i|² of each row and agent, likewise."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tests:
     """A redundancy with the limits of its tests."""
 
-    found: Redundancy
+    found: Measured
     joint_limit: float
     limits: Array
 
     @classmethod
-    def at(cls, rate: float, found: Redundancy) -> Tests:
+    def at(cls, rate: float, found: Measured) -> Tests:
         """The tests at a false-alarm rate."""
-        return cls(found, *_limits(rate, found.freedom, len(found.joint)))
+        return cls(found, *_limits(rate, found.freedom, found.numbers))
 
     def failing(self, deviations: Array) -> list[tuple[int, DoubtedMessage]]:
         """(place, whom to doubt) of the rows that fail a test.
@@ -152,7 +171,10 @@ def least_limit(rate: float, freedom: Integers, numbers: int) -> float:
 def _limits(rate: float, freedom: Integers, numbers: int) -> tuple[float, Array]:
     """Of the joint test, and of that of each agent."""
     tested = max(1, int(np.sum(freedom > 0)))
-    return limit_of(rate / 2, numbers), np.array([limit_of(rate / 2 / tested, f) for f in freedom.tolist()])
+    sizes, which = np.unique(freedom, return_inverse=True)
+    return limit_of(rate / 2, numbers), np.array([limit_of(rate / 2 / tested, f) for f in sizes.tolist()])[
+        which
+    ]
 
 
 @lru_cache(maxsize=4096)
@@ -168,8 +190,8 @@ def read_rate(rate: object) -> float:
     return float(rate)
 
 
-_SEEN = 1e-12  # of the sharpest direction: less than this of x is not seen at all
-_LEAST_STRENGTH = 1e-6  # of an agent's noise in what others tell of it; without any, rounding leaves 1e-16
+SEEN = 1e-12  # of the sharpest direction: less than this of x is not seen at all
+LEAST_STRENGTH = 1e-6  # of an agent's noise in what others tell of it; without any, rounding leaves 1e-16
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +207,11 @@ class Redundancy:
     agents: Array
     owner: np.ndarray[tuple[int], np.dtype[np.intp]]
     freedom: np.ndarray[tuple[int], np.dtype[np.intp]]
+
+    @property
+    def numbers(self) -> int:
+        """Degrees of freedom of the joint test."""
+        return len(self.joint)
 
     def distances(self, deviations: Array) -> Array:
         """|q|² of each row, for z - expected (rows, M); 0 stands for what is not sent."""
@@ -211,7 +238,7 @@ def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
     prior = _full_rank(model.prior)
     stacked = np.concatenate([prior, factor])
     left, sharpness, _ = np.linalg.svd(stacked, full_matrices=True)
-    rank = int(np.sum(sharpness > _SEEN * max(1.0, float(np.max(sharpness, initial=0.0)))))
+    rank = int(np.sum(sharpness > SEEN * max(1.0, float(np.max(sharpness, initial=0.0)))))
     unexplained = left[len(prior) :, rank:].T
     if root is not None:
         unexplained = solve_lower(root, np.ascontiguousarray(unexplained.T), transposed=True).T
@@ -223,7 +250,7 @@ def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
     for place in map(int, np.flatnonzero(~silent & (model.blocks.sizes > 0))):
         mine = joint[:, model.blocks.rows(place)]
         directions, strength, _ = np.linalg.svd(mine, full_matrices=False)
-        kept = directions[:, strength > _LEAST_STRENGTH].T
+        kept = directions[:, strength > LEAST_STRENGTH].T
         freedom[place] = len(kept)
         agents.append(kept @ joint)
         owner += [place] * len(kept)
@@ -241,5 +268,5 @@ def _full_rank(prior: Array) -> Array:
     if len(prior) == 0:
         return prior
     _, sizes, directions = np.linalg.svd(prior, full_matrices=False)
-    kept = sizes > _SEEN * max(1.0, float(sizes[0]))
+    kept = sizes > SEEN * max(1.0, float(sizes[0]))
     return np.asarray(sizes[kept, None] * directions[kept])

@@ -36,6 +36,8 @@ from veilnet.centre.streams.tracking import StreamGate
 from veilnet.centre.sum_parts import SumParts
 from veilnet.centre.summing import added_up, without
 
+_SETS_KEPT = 16  # sets of members that a sum lacks, whose fusions are kept
+
 
 @runtime_checkable
 class HasMessages(Protocol):
@@ -201,6 +203,8 @@ class Fusion:
         for pattern, some in patterns:
             names = tuple(members[place] for place in np.flatnonzero(pattern).tolist())
             if names not in self._fuser_without:
+                if len(self._fuser_without) >= _SETS_KEPT:
+                    self._fuser_without.clear()
                 model = without(self.model, names) if names else self.model
                 self._fuser_without[names] = _fuser(model, self._rate, 0, keep=self.keep)
             mine = self._fuser_without[names].estimate(rows[order[some]], lag)

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.bounded import Bounded
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.contradictions import Contradiction, Tests, read_rate, redundancy
+from veilnet.centre.contradictions import Contradiction, Tests, read_rate
 from veilnet.centre.messages import CentreModel
+from veilnet.centre.residuals import Residuals, residuals
 
 _ROWS_AT_ONCE = 8192
-_SETS_KEPT = 256
+SETS_BYTES = 32 << 20  # of tests, or of gains, of sets of agents that are kept
 
 
 class Gate:
@@ -30,7 +32,7 @@ class Gate:
     def __init__(self, model: CentreModel, rate: float) -> None:
         self.rate = read_rate(rate)
         self.model = model
-        self._tests_of: dict[bytes, Tests] = {}
+        self._tests_of = Bounded[tuple[Residuals, Tests]](SETS_BYTES, lambda each: each[0].size)
 
     @property
     def untested(self) -> tuple[str, ...]:
@@ -78,13 +80,11 @@ class Gate:
         return np.array([doubt.row - start for doubt in doubts], dtype=np.intp), doubts
 
     def _tests(self, silent: Booleans) -> Tests:
-        key = np.packbits(silent).tobytes()
-        made = self._tests_of.get(key)
-        if made is None:
-            while len(self._tests_of) >= _SETS_KEPT:
-                self._tests_of.pop(next(iter(self._tests_of)), None)
-            made = self._tests_of[key] = Tests.at(self.rate, redundancy(self.model, silent))
-        return made
+        def make() -> tuple[Residuals, Tests]:
+            found = residuals(self.model, silent)
+            return found, Tests.at(self.rate, found)
+
+        return self._tests_of.get(np.packbits(silent).tobytes(), make)[1]
 
 
 _SMALL = 16  # agents that fit into a code for which sorting takes one pass

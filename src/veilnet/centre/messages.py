@@ -116,6 +116,12 @@ class CentreModel:
         """What all messages together tell."""
         return self.view(np.ones(len(self.agents), bool))
 
+    @cached_property
+    def unmixing(self) -> Array:
+        """(M, M), lower triangular: makes the noise of all whitened messages independent, where it is correlated."""
+        assert self.correlation is not None
+        return solve_lower(cholesky(self.correlation), np.eye(self.blocks.total))
+
     def view(self, present: Booleans) -> View:
         """What the messages of the agents present tell; gain has a column for each of their numbers."""
         rows = np.flatnonzero(np.repeat(present, self.blocks.sizes))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet._core.bounded import Bounded
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.gate import Gate, by_who_sent, silent_agents
+from veilnet.centre.gate import SETS_BYTES, Gate, by_who_sent, silent_agents
 from veilnet.centre.messages import CentreModel, View
 
 _ROWS_AT_ONCE = 8192
-_SETS_KEPT = 256  # sets of agents whose gains are remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +23,13 @@ class _Weights:
     view:      what the messages of the set say.
     silent:    places of the agents that are not in it.
     gain:      (M, rows of U), 0 where an agent is silent or a parameter not estimable.
-    constants: repeated for as many rows as are estimated at once; not a number where not estimable.
+    constant:  (rows of U,), not a number where not estimable.
     """
 
     view: View
     silent: Integers
     gain: Array
-    constants: Array
+    constant: Array
 
     @classmethod
     def of(cls, model: CentreModel, silent: Booleans) -> _Weights:
@@ -40,14 +40,14 @@ class _Weights:
         gain[present] = own
         constant = model.public_expected - model.expected[present] @ own
         constant[~view.estimable] = np.nan
-        return cls(view, np.flatnonzero(silent), gain, np.tile(constant, _ROWS_AT_ONCE))
+        return cls(view, np.flatnonzero(silent), gain, constant)
 
     def apply(self, stacked: Array) -> Array:
         """The estimates of rows (T, M) in which nothing but numbers is, zeros where an agent is silent."""
         found = stacked @ self.gain
         # flat, since adding a short row to each of many rows costs more than the product
         flat = found.reshape(-1)
-        flat += self.constants[: flat.size]
+        flat += np.tile(self.constant, len(found))
         return found
 
 
@@ -65,7 +65,7 @@ class RowFusion:
         self.model = model
         self.gate = None if gate is None else Gate(model, gate)
         self._keep = keep
-        self._weights_of: dict[bytes, _Weights] = {}
+        self._weights_of = Bounded[_Weights](SETS_BYTES, lambda each: 2 * each.gain.nbytes)
 
     def estimate(self, stacked: Array, lag: int | None = 0) -> Estimate:
         """All rows (T, M): numbers that are not finite did not arrive. No row waits for others."""
@@ -113,10 +113,4 @@ class RowFusion:
         )
 
     def _weights(self, silent: Booleans) -> _Weights:
-        key = silent.tobytes()
-        found = self._weights_of.get(key)
-        if found is None:
-            while len(self._weights_of) >= _SETS_KEPT:
-                self._weights_of.pop(next(iter(self._weights_of)), None)
-            found = self._weights_of[key] = _Weights.of(self.model, silent)
-        return found
+        return self._weights_of.get(silent.tobytes(), lambda: _Weights.of(self.model, silent))

@@ -37,6 +37,7 @@ def command(
         "--quorum", "How many agents have to tell an epoch; more than half of them if left out.", at_least=1
     ),
     gate: float | None = GATE,
+    no_gate: bool = option("--no-gate", "Use messages without testing them against the model."),
     keep: bool = KEEP,
     metrics: int | None = option(
         "--metrics", "Port on the loopback for Prometheus; 0 for any.", at_least=0, at_most=65535
@@ -63,6 +64,7 @@ def command(
     their agent does not send by the new one.
     """
     from veilnet import __version__
+    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import microseconds
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import PlanFile
@@ -78,13 +80,15 @@ def command(
     address, topics, waiting = read_address(broker), Topics(root), microseconds(wait, "--wait") / 1e6
     file = PlanFile(center, trust, accepted)
     content, _, _ = file.runnable(sealed_bytes(center), _unread)
+    if no_gate and (keep or gate is not None):
+        raise InvalidRequest("--no-gate: nothing is tested then; leave --gate and --keep out")
     if keep or gate is not None:
         _refuse_untestable(content, center, "--keep" if gate is None else "--gate")
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     with CentreStore(out) as store:
         centre = Centre(
-            store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep,
+            store, seals, topics, wait=waiting, gate=None if no_gate else gate or USUAL_GATE, keep=keep,
             quorum=quorum, step=step,
         )  # fmt: skip
         neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)

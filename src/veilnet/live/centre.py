@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_mess
 __all__ = ["USUAL_GATE", "Centre", "Estimated", "Taken"]
 
 USUAL_GATE = 1e-6
+_SHARE = 0.25  # seconds of a batch that estimates may take: whoever sends is answered in between
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,7 @@ class Centre:
         self.store = store
         self._wait, self._gate, self._keep, self._quorum = wait, gate, keep, quorum
         self._step, self.epochs = step, Epochs()
+        self._behind = False  # whether estimates that are due were left for the next batch
         self._plans: dict[str, _Plan] = {}
         self._sent: dict[str, dict[str, int]] = {}
         self._symbols: dict[str, dict[str, int]] = {}
@@ -324,7 +327,13 @@ class Centre:
 
     def _estimates(self, now: float, clock: float) -> list[Estimated]:
         names = {each.number: each.plan for each in self._plans.values()}
-        made = [each for estimator in self._estimators() for each in estimator.due(now)]
+        until, made = time.monotonic() + _SHARE, list[MadeEstimate]()
+        self._behind = False
+        for each in chain.from_iterable(one.due(now) for one in self._estimators()):
+            made.append(each)
+            if time.monotonic() > until:
+                self._behind = True
+                break
         return [self._committed(each, names[each.plan], clock) for each in made]
 
     def _committed(self, made: MadeEstimate, plan: str, clock: float) -> Estimated:
@@ -355,7 +364,7 @@ class Centre:
     def is_due(self, now: float) -> bool:
         """Whether some estimate's deadline has passed."""
         deadline = self.next_deadline()
-        return deadline is not None and now >= deadline
+        return self._behind or (deadline is not None and now >= deadline)
 
     def next_deadline(self) -> float | None:
         """When the next estimate is due at the latest, by the clock of :meth:`take`; None for none."""

@@ -159,6 +159,8 @@ class Receiver:
 
     def _timeout(self) -> float:
         """How long nothing has to be done unless something arrives."""
+        if self._centre.is_due(time.monotonic()):
+            return 0.0
         deadline = self._centre.next_deadline()
         wait = _IDLE if deadline is None else min(_IDLE, max(0.0, deadline - time.monotonic()))
         return min(wait, 0.05) if self._receipts else wait
