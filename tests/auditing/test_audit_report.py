@@ -311,6 +311,10 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     vn.design(vn.Network.load(tmp_path / "house.toml")).save(tmp_path / "plan")
     assert run(["audit", str(tmp_path / "plan"), "--quick"]) == 0
     text = capsys.readouterr().out
+    assert "attack on gait" not in text  # it holds: counted, not shown
+    assert len(text.splitlines()) < 60
+    assert run(["audit", str(tmp_path / "plan"), "--quick", "--verbose"]) == 0
+    text = capsys.readouterr().out
     for word in ("what is deployed", "attack on gait", "ridge on presence", "secure summation"):
         assert word in text
     assert "every promise" in text

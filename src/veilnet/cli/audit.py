@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from veilnet.cli._command_line import HEAD, argument, option
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from veilnet.auditing.report import AuditReport
     from veilnet.plans.plan import Plan
 
@@ -57,7 +59,10 @@ def command(
     ),
     accept: list[str] | None = _ACCEPT,
     quick: bool = option("--quick", "Fewer rows and attackers."),
-    seed: int = option("--seed", "Of what is simulated.", at_least=0, default=0),
+    seed: int = option("--seed", "Simulation seed.", at_least=0, default=0),
+    verbose: bool = option(
+        "--verbose", "Show every row; else what does not hold, and a count of each section."
+    ),
     json: bool = option("--json", "Answer in JSON, with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
@@ -102,11 +107,14 @@ def command(
             only=only or None,
             progress=lambda _what, part: steps.update(part),
         )
-    return tell_report(replace(report, doubts=doubts), out, json=json)
+    return tell_report(replace(report, doubts=doubts), out, whole=verbose or bool(only), json=json)
 
 
-def tell_report(report: AuditReport, out: Path | None, *, json: bool) -> int:
-    """Write and print a report; exit code 1 where something is broken."""
+def tell_report(report: AuditReport, out: Path | None, *, whole: bool, json: bool) -> int:
+    """Write and print a report; exit code 1 where something is broken.
+
+    whole: every row of every section; else only rows that do not hold, below a count for each section.
+    """
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
     from veilnet.cli._shared import console, json_text, print_json, table, tell
@@ -118,8 +126,13 @@ def tell_report(report: AuditReport, out: Path | None, *, json: bool) -> int:
     if json:
         print_json(report.to_dict())
     else:
-        for section, headings, cells in shown_tables(report.rows):
-            if section:
+        if not whole:
+            console.print(_counts(report))
+        odd = (*report.failed, *report.unclear)
+        for section, headings, cells in shown_tables(report.rows if whole else odd):
+            if section and not whole:
+                console.print(section, style="bold")
+            elif section:
                 console.print(section, style="bold")
                 for sentence in introduction(section):
                     tell(sentence)
@@ -131,7 +144,27 @@ def tell_report(report: AuditReport, out: Path | None, *, json: bool) -> int:
         tell(report.assurance())
         tell(report.headline())
         tell(report.conclusion())
+        if not whole:
+            tell("--verbose shows every row.")
     return 0 if report.ok else 1
+
+
+def _counts(report: AuditReport) -> Table:
+    """How the rows of each section ended."""
+    from veilnet.cli._shared import table
+
+    ends = {
+        "holds": ("ok",),
+        "cannot tell": ("cannot tell",),
+        "broken": ("fail", "not covered"),
+        "info": ("info",),
+    }
+    rows = []
+    for section in report.sections:
+        found = [row.verdict for row in report.of(section)]
+        counts = [sum(verdict in some for verdict in found) for some in ends.values()]
+        rows.append([section, *(str(count or "") for count in counts)])
+    return table(["section", *ends], rows)
 
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:

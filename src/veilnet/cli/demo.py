@@ -67,6 +67,7 @@ def _tell_rows(
     """The first four acts: rows that stand alone."""
     from veilnet.cli._shared import console
     from veilnet.cli._views import sending_table
+    from veilnet.plans.in_words import quality
 
     network = verdict.network
     _say("A small house")
@@ -81,14 +82,14 @@ def _tell_rows(
     _say("3. The free plan: every room sends its share of the public estimate and nothing else")
     console.print(sending_table(free))
     console.print(_outcome(played["free"]))
-    console.print(str(free))
+    console.print(quality(free))
     _say(
         f"4. A stricter plan: every private standard error grows at least {(1 + privacy) ** 0.5:.3g}x "
         f"(privacy {privacy:g}), at the least cost to the public part"
     )
     console.print(sending_table(strict))
     console.print(_outcome(played["strict"]))
-    console.print(str(strict))
+    console.print(quality(strict))
     console.print(
         f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
     )
@@ -98,15 +99,15 @@ def _tell_stream(stream: Plan, followed: Story) -> None:
     """The last act, and what to do next."""
     from veilnet.cli._shared import console
     from veilnet.cli.story import shown_in_blocks
+    from veilnet.plans.in_words import quality
 
     _say("5. Row after row: a centre that remembers, and looks back")
     console.print(
-        "Rooms warm up slowly, people stay, and so does the sensors' noise: who keeps every row learns more than any "
-        "one row tells. So each room remembers too, and sends its share of what the centre's own filter would know "
-        "now. What is private is judged with hindsight, from all messages, earlier and later."
+        "Rooms warm up slowly, people stay, and sensor noise drifts: all rows together reveal more than one. So each "
+        "room keeps a memory and sends its share of the centre's filter. Private errors are judged with hindsight."
     )
     console.print(_outcome(followed.lines))
-    console.print(str(stream))
+    console.print(quality(stream))
     name = next(iter(followed.shown)).removesuffix(", true")
     console.print(f"\n{name} over a day, and what the centre makes of it with hindsight:")
     for line in shown_in_blocks(followed, _SHOWN):
@@ -135,7 +136,7 @@ def _knowledge(lines: list[StoryLine]) -> Table:
         ]
         for line in lines
     ]
-    return table(["", "parameter", "known to within, before", "from raw readings", ""], rows)
+    return table(["", "parameter", "standard error, prior only", "from raw readings", ""], rows)
 
 
 def _outcome(lines: list[StoryLine]) -> Table:
@@ -154,7 +155,7 @@ def _outcome(lines: list[StoryLine]) -> Table:
         ]
         for line in lines
     ]
-    return table(["", "parameter", "error, raw", "error, promised", "error, measured", "grows"], rows)
+    return table(["", "parameter", "standard error, raw", "promised", "measured", "grows"], rows)
 
 
 def _kind(line: StoryLine) -> str:

@@ -106,7 +106,7 @@ def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JS
 def audit(
     folder: Path = FOLDER,
     quick: bool = option("--quick", "Fewer rows."),
-    seed: int = option("--seed", "Of what is simulated.", at_least=0, default=0),
+    seed: int = option("--seed", "Simulation seed.", at_least=0, default=0),
     out: Path | None = option("--out", "Write every figure as JSON to this file too, for report --audit."),
     cluster: str | None = CLUSTER,
     json: bool = JSON,
@@ -118,7 +118,7 @@ def audit(
 
     check_file(out)
     request: dict[str, Any] = {"seed": seed} | ({"rows": _QUICK_ROWS} if quick else {})
-    return tell_report(_called(partial(audit, **request), folder, cluster), out, json=json)
+    return tell_report(_called(partial(audit, **request), folder, cluster), out, whole=True, json=json)
 
 
 def sanitize(
