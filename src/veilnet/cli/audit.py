@@ -60,17 +60,14 @@ def command(
     accept: list[str] | None = _ACCEPT,
     quick: bool = option("--quick", "Fewer rows and attackers."),
     seed: int = option("--seed", "Simulation seed.", at_least=0, default=0),
-    verbose: bool = option(
-        "--verbose", "Show every row; else what does not hold, and a count of each section."
-    ),
+    verbose: bool = option("--verbose", "Show every row, not only those that do not hold."),
     json: bool = option("--json", "Answer in JSON, with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
 
-    Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what
-    happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: nothing was
-    found broken; 1: something was, or what is sent tells an attacker who remembers more than promised. The chance of
-    a false alarm is at most one in a million on simulated rows, and about one in a hundred on your --data.
+    Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what happens
+    when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 1: something is broken.
+    The chance of a false alarm is at most 1e-6 on simulated rows, and about 1 % on your --data.
     """
     import veilnet as vn
     from veilnet.cli._shared import amounts, check_file, fraction, progress, refuse_without_ledger
