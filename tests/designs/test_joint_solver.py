@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import veilnet as vn
 from helpers.paper_networks import PaperArrays, paper_arrays, standard_paper_network, standardize
 from veilnet._core.types import Array
 from veilnet.designs.joint.curve import JointCurve, least_loss
@@ -17,7 +18,8 @@ from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.settings import SearchOptions
 from veilnet.designs.joint.starts import random_shrink, share_projectors
-from veilnet.model.standard_form import StandardForm
+from veilnet.designs.joint.withholding import telling_nothing
+from veilnet.model.standard_form import StandardForm, standard_form
 
 pytestmark = pytest.mark.slow
 
@@ -448,3 +450,24 @@ def test_the_basin_that_hides_another_direction_is_found(seed: int) -> None:
     form = standard_paper_network(8, 18, 3, prior=False)
     found = least_loss(form, np.array([10.0]), seed=seed)
     assert found.loss == pytest.approx(0.22896, rel=1e-3)
+
+
+def test_what_hides_altogether_comes_cheapest_first() -> None:
+    """A singular prior leaves a choice of what to withhold: each X of it tells nothing, the first loses least."""
+    rng = np.random.default_rng(3)
+    network = vn.Network(
+        {f"a{k}": rng.standard_normal((2, 4)) for k in range(4)},
+        0.5,
+        public=rng.standard_normal((1, 4)),
+        private={"g": np.eye(4)[:1]},
+        prior=vn.Prior(information=np.diag([1.0, 1.0, 0.0, 0.0])),
+    )
+    form = standard_form(network)
+    objective = JointObjective(form)
+    about = np.array([True])
+    found = telling_nothing(form, about)
+    losses = [objective(shrink).loss for shrink in found]
+    assert losses == sorted(losses)
+    assert losses[-1] > 1.01 * losses[0]
+    limit = objective.privacy(objective.silent)
+    assert all(objective.privacy(shrink) == pytest.approx(limit, rel=1e-6) for shrink in found)
