@@ -24,7 +24,9 @@ def test_a_studio_that_is_killed_leaves_no_copy_of_a_log(tmp_path: Path, ending:
     temporary.mkdir()
     command = [sys.executable, "-m", "veilnet", "studio", str(tmp_path / "log.csv")]
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as studio:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=_hang_up_ends
+    ) as studio:
         assert studio.stdout is not None
         try:
             assert any("http://127.0.0.1:" in line for line in studio.stdout)
@@ -33,3 +35,8 @@ def test_a_studio_that_is_killed_leaves_no_copy_of_a_log(tmp_path: Path, ending:
         finally:
             studio.kill()
     assert [path for path in temporary.rglob("*") if path.is_file()] == []
+
+
+def _hang_up_ends() -> None:
+    """Tests that ``nohup`` started pass on that a hang-up is ignored; the studio of a terminal is ended by it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
