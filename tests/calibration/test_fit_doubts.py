@@ -21,9 +21,18 @@ from veilnet.calibration.fitting import DoubtfulModel, fit_report
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("rows", [100, 1000, 20_000])
-def test_data_from_the_model_raise_no_doubt(rows) -> None:
-    for seed in range(20 if rows < 20_000 else 3):
+@pytest.mark.parametrize(
+    ("rows", "tables"),
+    [
+        (100, 20),
+        (1000, 5),
+        (20_000, 1),
+        pytest.param(1000, 20, marks=pytest.mark.long),
+        pytest.param(20_000, 3, marks=pytest.mark.long),
+    ],
+)
+def test_data_from_the_model_raise_no_doubt(rows, tables) -> None:
+    for seed in range(tables):
         assert fit_report(table(rows, seed), **ROLES).warnings == ()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -95,6 +104,14 @@ def test_each_doubt_is_raised_and_named(spoil, words, named) -> None:
     mine = [sentence for sentence in made.warnings if words in sentence]
     assert len(mine) == 1
     assert named in mine[0]
+    assert all(f"- {sentence}" in str(made) for sentence in made.warnings)
+
+
+def test_what_a_report_doubts_is_what_fit_warns_of() -> None:
+    data = table(1000)
+    _heavy(data, np.random.default_rng(5))
+    made = fit_report(data, **ROLES)
+    assert made.warnings
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         vn.fit(data, **ROLES)
@@ -102,7 +119,6 @@ def test_each_doubt_is_raised_and_named(spoil, words, named) -> None:
     assert {(one.category, Path(one.filename).name) for one in caught} == {
         (DoubtfulModel, Path(__file__).name)
     }
-    assert all(f"- {sentence}" in str(made) for sentence in made.warnings)
 
 
 def test_a_single_coarse_reading_withholds_nothing() -> None:

@@ -286,7 +286,7 @@ def test_correlated_noise_of_many_readings_is_not_split() -> None:
     assert prove_least_loss(network, {"g1": 10.0}, 0.1, 0.01, design=design) is None
 
 
-@pytest.mark.parametrize("private", [1, 2])
+@pytest.mark.parametrize("private", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_trade_offs_at_the_paper_s_size_carry_a_gap(private: int) -> None:
     """By default, within some hundredths of a second, where the prior is full; 40 digits agree."""
     arrays = paper_arrays(102, 6, 1, True, private, independent=True)

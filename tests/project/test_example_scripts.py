@@ -53,6 +53,7 @@ def run(name: str, *arguments: str, cwd: Path, monkeypatch: pytest.MonkeyPatch) 
     return printed.getvalue()
 
 
+@pytest.mark.small_search
 def test_the_microphones_hide_who_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two oracles: the exact test, and an attacker who regresses on what is sent. The how-to page shows the same."""
     printed = run("microphones.py", cwd=tmp_path, monkeypatch=monkeypatch)

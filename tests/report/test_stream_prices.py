@@ -29,7 +29,7 @@ def priced(curve: Frontier, level: float) -> float:
     return min(loss for asked, loss in costs(curve) if asked >= level * (1 - 1e-9))
 
 
-@pytest.mark.parametrize("seed", [0, 2, 5, *(pytest.param(slow, marks=pytest.mark.long) for slow in (1, 4))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(slow, marks=pytest.mark.long) for slow in (0, 1, 4, 5))])
 def test_the_curve_is_monotone_and_the_plan_is_never_below_it(seed: int) -> None:
     network = small_stream(seed)
     verdict = vn.check(network)
@@ -58,7 +58,7 @@ def test_the_curve_is_monotone_and_the_plan_is_never_below_it(seed: int) -> None
 
 
 def test_a_plan_that_a_search_missed_lowers_the_curve_at_all_levels_it_serves() -> None:
-    network = small_stream(1)
+    network = small_stream(2)
     ceiling = min(vn.check(network).ceiling.values())
     limit = min(vn.check(network).limit.values())
     levels = [ceiling + part * (limit - ceiling) for part in (0.1, 0.2, 0.5)]
