@@ -215,8 +215,9 @@ def test_metrics_are_on_the_loopback(live: Live) -> None:
         assert server.address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(server.address, timeout=120) as answer:
             lines = answer.read().decode().splitlines()
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             urllib.request.urlopen(server.address.replace("metrics", "secrets"), timeout=120)
+        refused.value.close()
     finally:
         server.stop()
     assert 'veilnet_messages_total{agent="hall"} 2' in lines

@@ -46,8 +46,9 @@ class SanitizedMeasurement(MeasurementModel, LinearModel, GaussianModel):  # typ
     noise_covar: R.
     """
 
-    observe: np.ndarray[Any, Any] = Property(doc="H, a row for each number sent")
-    noise_covar: CovarianceMatrix = Property(doc="R, the covariance of their noise")
+    # Types as arguments: on Python 3.14 Stone Soup does not see annotations that are strings.
+    observe = Property(np.ndarray, doc="H, a row for each number sent")
+    noise_covar = Property(CovarianceMatrix, doc="R, the covariance of their noise")
 
     @property
     def ndim_meas(self) -> int:
@@ -69,7 +70,7 @@ class SanitizedSensor(Sensor):  # type: ignore[misc]
     plan: the plan whose messages it carries.
     """
 
-    plan: Plan = Property(doc="The veilnet plan whose messages it carries")
+    plan = Property(Plan, doc="The veilnet plan whose messages it carries")
 
     def __init__(self, *arguments: Any, **properties: Any) -> None:
         super().__init__(*arguments, **properties)
