@@ -422,7 +422,7 @@ def test_verify_and_inspect_say_what_becomes_of_readings_in_steps(
         assert run(["verify", str(tmp_path / name)]) == 0
         said = " ".join(capfd.readouterr().out.split())
         assert ("No resolution was stated for kitchen" in said) == (name == "unstated")
-        assert ("moved at random within a step or two of their resolution" in said) == (name == "stated")
+        assert ("dithered by a step or two of their resolution" in said) == (name == "stated")
         assert run(["inspect", str(tmp_path / name / "hall.json")]) == 0
         said = " ".join(capfd.readouterr().out.split())
         steps = "moved at random: temperature (±0.1), humidity (±0.05) and vibration (±0.25)"

@@ -307,7 +307,7 @@ def test_verify_confirms_an_honest_plan(saved, capsys) -> None:
     assert cli.run(["verify", str(saved / "plan")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "taken on trust" in told
-    says(told, "names, limits and steps")
+    says(told, "agent files match the network")
     assert "names, limits, resolution, step" not in told
 
 

@@ -270,7 +270,7 @@ def test_a_statement_beyond_the_optimum_is_refused(proved: list[vn.Plan]) -> Non
 def test_closed_forms_have_no_gap_and_the_rest_says_what_is_proved(proved: list[vn.Plan]) -> None:
     network = kind_of(1)
     assert vn.design(network).gap == 0.0
-    assert "optimal" in str(vn.design(network))
+    assert "Optimal" in str(vn.design(network))
     power = vn.design(network, power=2.0)
     assert power.gap == power.details["relative_gap"]
     bare = replace(proved[1], proof=None)

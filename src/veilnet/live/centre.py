@@ -40,7 +40,7 @@ from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_mess
 __all__ = ["USUAL_GATE", "Centre", "Estimated", "Taken"]
 
 USUAL_GATE = 1e-6
-_SHARE = 0.25  # seconds of a batch that estimates may take: whoever sends is answered in between
+_SHARE = 1.0  # seconds of a batch that estimates may take: whoever sends is answered in between
 
 
 @dataclass(frozen=True, eq=False)

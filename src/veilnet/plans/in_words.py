@@ -40,6 +40,8 @@ def plan_in_words(plan: Plan) -> str:
         lines.append(
             "Without a prior these are errors of unbiased estimators: prior knowledge of x makes them smaller."
         )
+    if plan.network.is_stream:
+        lines.append("Private errors are with hindsight, from all messages; public ones from those so far.")
     if by_stacks(plan.network):
         lines.append(NOW_IS_NOT_COMPUTED)
     lines += _cost_of_gaps(plan.details)

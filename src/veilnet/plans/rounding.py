@@ -19,6 +19,7 @@ stays. That linear attackers learn less is stated beside it and not promised: th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -115,7 +116,7 @@ def entropy(deviation: float, *, dithered: bool) -> float:
     """Bits of a Gaussian number of so many steps' deviation, rounded to whole numbers."""
     added = 1 / 6 if dithered else 1 / 12
     if deviation > _FINE:
-        return float(0.5 * np.log2(2 * np.pi * np.e * (deviation**2 + added)))
+        return float(0.5 * np.log2(2 * np.pi * math.e * (deviation**2 + added)))
     reach = int(np.ceil(_TAIL * deviation)) + 2
     if dithered:
         x = np.arange(-reach - 1, reach + 2) / deviation

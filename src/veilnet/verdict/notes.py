@@ -137,7 +137,7 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
         )
     if exposed:
         notes.append(
-            f"No resolution is stated for {join_names(exposed)}: exact numbers protect only continuous readings "
+            f"No resolution was stated for {join_names(exposed)}: exact numbers protect only continuous readings "
             "(state the steps of the readings, or 0 if they are continuous)."
         )
     return notes
