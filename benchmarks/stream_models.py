@@ -5,7 +5,7 @@
 
 Models: 2 to 12 parameters, 1 to 18 agents with 1 to 5 readings, 1 to 3 public rows; noise joint or independent;
 white, coloured with a white floor, or coloured without one; largest root of A between 0.5 and 0.97. Each is designed
-and evaluated by doubling, and again by spectra (hindsight) and by a filter and its own error (now). Then streams are
+and evaluated by doubling, and evaluated again by spectra (hindsight) and by a window of rows (now). Then streams are
 simulated, mechanisms that contain the shares are tried at random, and others are searched for from random starts.
 Ends with an error where a target is missed.
 """

@@ -1,4 +1,4 @@
-"""Utility now by the error of a given filter: against SciPy's Riccati solver."""
+"""Utility now by the error of a given filter: against SciPy's Riccati solver, and where no window is long enough."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from veilnet.io.template import house
 from veilnet.recheck import stream_witness
 from veilnet.recheck.stream import StreamRecheck
 from veilnet.recheck.stream_sum import growth_of_sum
-from veilnet.recheck.stream_witness import MessageRows, error_of_raw_filter, error_of_witness
+from veilnet.recheck.stream_window import RowWindow
+from veilnet.recheck.stream_witness import error_of_raw_filter, error_of_witness
 
 
 def slow_stream(floor: float = 1e-9) -> vn.Network:
@@ -27,8 +28,8 @@ def slow_stream(floor: float = 1e-9) -> vn.Network:
     )
 
 
-def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> MessageRows:
-    return MessageRows(network, sanitizers)
+def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
+    return RowWindow(network, sanitizers)
 
 
 def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
@@ -59,26 +60,26 @@ def test_the_witness_has_the_least_error_there_is(root: float) -> None:
 
 def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
     network = slow_stream(floor=0.1)
-    messages = filtered(network, {})
-    best = error_of_witness(messages, network.U)
+    window = filtered(network, {})
+    best = error_of_witness(window, network.U)
     right = stream_witness.gain_of
     rng = np.random.default_rng(2)
 
-    def wrong(w: MessageRows, before: np.ndarray, distrust: float) -> tuple[np.ndarray, np.ndarray]:
-        gain, white = right(w, before, distrust)
+    def wrong(w: RowWindow, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        gain, white = right(w, before)
         return gain * (1 + 0.05 * rng.standard_normal((w.size, w.sent))), white
 
     monkeypatch.setattr(stream_witness, "gain_of", wrong)
-    assert all(error_of_witness(messages, network.U) > best * (1 + 1e-6) for _ in range(5))
+    assert all(error_of_witness(window, network.U) > best * (1 + 1e-6) for _ in range(5))
 
 
 @pytest.mark.long
 def test_readings_without_news_are_judged_by_enough_rows() -> None:
-    """Raw readings and what is sent are judged by one filter where no reading has white noise."""
+    """A window that begins with too much known errs less than any centre can; it has to be made longer."""
     network = slow_stream()
-    messages = filtered(network, {})
+    window = filtered(network, {})
     assert error_of_raw_filter(network, network.U) == pytest.approx(
-        error_of_witness(messages, network.U), rel=1e-7
+        error_of_witness(window, network.U), rel=1e-7
     )
     plan = vn.design(network)
     assert plan.certificate.ok

@@ -2,8 +2,10 @@
 
 With hindsight, by spectra (:mod:`veilnet.recheck.stream_spectra`).
 
-Now, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`). Where agents are very many the
-witness is the centre that adds up what they send (:mod:`veilnet.recheck.stream_sum`).
+Now, by a window: the covariances of the last W rows of messages with one another and with u, and one linear solve. It
+leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where no window is long
+enough, or x wanders off, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`). Where
+agents are very many the witness is the centre that adds up what they send (:mod:`veilnet.recheck.stream_sum`).
 """
 
 from __future__ import annotations
@@ -22,13 +24,8 @@ from veilnet.recheck.route import deviations
 from veilnet.recheck.stream_gaps import least_errors_with_gaps
 from veilnet.recheck.stream_spectra import Hindsight, information, raw_spectra
 from veilnet.recheck.stream_sum import growth_of_sum
-from veilnet.recheck.stream_witness import (
-    UNSEEN,
-    MessageRows,
-    error_of_raw_filter,
-    error_of_witness,
-    hidden_for_good,
-)
+from veilnet.recheck.stream_window import RowWindow
+from veilnet.recheck.stream_witness import UNSEEN, error_now, error_of_raw_filter, hidden_for_good
 
 
 class StreamRecheck:
@@ -41,8 +38,8 @@ class StreamRecheck:
         self._silent = Hindsight(network, lambda turns: np.zeros((len(turns), network.L, network.L), complex))
 
     @cached_property
-    def _rows(self) -> MessageRows:
-        return MessageRows(self.network, self._mechanisms)
+    def _window(self) -> RowWindow:
+        return RowWindow(self.network, self._mechanisms)
 
     def growth(self, rows: Array, claimed: float) -> float:
         """The growth of tr(A P̃ A') over tr(A P A') with hindsight; inf where it is without bound."""
@@ -66,21 +63,21 @@ class StreamRecheck:
         """
         groups = [self.network.private[name] for name in claimed]
         usual = np.array([self.growth(rows, 0.0) for rows in groups])
-        if self._rows.memories and groups:
+        if self._window.memories and groups:
             best = np.array([float(np.trace(self._raw.error(rows))) for rows in groups])
             asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
-            usual = np.minimum(usual, least_errors_with_gaps(self._rows, groups, asked) / best - 1.0)
+            usual = np.minimum(usual, least_errors_with_gaps(self._window, groups, asked) / best - 1.0)
         # Messages are functions of readings and of draws that nobody knows: no error is below that of raw streams.
-        # The bound from below may be, where there are too few rows for what is given away at its ends.
+        # The bound from below may be, where a window is too short for what it gives away at its ends.
         return dict(zip(claimed, np.maximum(usual, 0.0).tolist(), strict=True))
 
     def shown_anew(self, rows: Array) -> bool:
         """Whether a memory holds what no message ever bounds of A x: one that begins anew shows it."""
-        hidden = hidden_for_good(self._rows)
+        hidden = hidden_for_good(self._window)
         held = [
-            np.max(np.abs(hidden[mine]), initial=0.0) > UNSEEN for mine, _ in self._rows.memories.values()
+            np.max(np.abs(hidden[mine]), initial=0.0) > UNSEEN for mine, _ in self._window.memories.values()
         ]
-        return any(held) and bool(np.max(np.abs(self._rows.wide(rows) @ hidden), initial=0.0) > UNSEEN)
+        return any(held) and bool(np.max(np.abs(self._window.wide(rows) @ hidden), initial=0.0) > UNSEEN)
 
     def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
         """d' of the best detector of a change of A x that stays for ``lasts`` rows of the stream."""
@@ -97,7 +94,7 @@ class StreamRecheck:
         if by_stacks(self.network):
             return growth_of_sum(self.network, self._mechanisms, rows, claimed)
         best = error_of_raw_filter(self.network, rows)
-        return error_of_witness(self._rows, rows, best * (1.0 + claimed)) / best - 1.0
+        return error_now(self._window, rows, best * (1.0 + claimed)) / best - 1.0
 
 
 def _on_what_stays(errors: list[Array]) -> Array:

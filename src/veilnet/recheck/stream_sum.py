@@ -29,7 +29,7 @@ from veilnet.recheck.stream_spectra import (
     settled,
     turns_of,
 )
-from veilnet.recheck.stream_witness import unit_sizes
+from veilnet.recheck.stream_window import unit_sizes
 
 _UNSEEN = 1e-13  # of what readings tell: less is rounding, and no direction that they see
 _COMPARED = 24  # frequencies at which weights are fitted

@@ -1,6 +1,6 @@
-"""The error of u now by a witness: a filter that a centre can run on what is sent, and the error that it has.
+"""The error of u now, by a window or by a witness: a filter that a centre can run, and the error that it has.
 
-Whatever the gain K of a filter, its error
+Where the filter forgets slowly, no window of messages is long enough. But whatever the gain K of a filter, its error
 
     e_t = (I - K C)(A e_{t-1} + w_t) - K ξ_t
 
@@ -11,144 +11,78 @@ counts. It is too large rather than too small, by the square of what the gain is
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.model.network import Network
+from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, RowWindow, white_noise
 
-SETTLED = 1e-9  # of an error: a thousandth of what a certificate allows
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
-# Exact messages that repeat one another leave a gain that never forgets its rounding: it is found again as if each,
-# of unit size, had this much noise of its own. Only the gain is: the error counted is the true one of that filter.
-_DISTRUST = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 _MOST_DOUBLINGS = 60  # 2^60 rows: what has not settled by then never does
 _AGREES = 1e-8  # of what was claimed: a hundredth of what a certificate allows
 UNSEEN = 1e-9  # of unit directions: what doubles leave of one that nobody sees, with room
 _CANCELLED = 1e-12  # of a message: what doubles leave where a filter lets nothing pass of what lasts
 _WITHOUT_END = 1e12  # an error squared, in units of what the state reaches in some rows
-_ROWS = 16  # after which the sizes of a state tell what units to count it in
 
 
-class MessageRows:
-    """Rows of messages as one linear system: s' = moves s + N(0, news), z = observe s + N(0, noise).
+def error_now(window: RowWindow, rows: Array, claimed: float | None = None) -> float:
+    """tr(A P A') now, of a window so long that its double tells nothing more, or of a witness where none is.
 
-    The state is (x, n, s, y): readings are part of it, so that what is sent is exact but for the noise that is added.
-    ``memories`` says where those of the agents (by their place) are, with the law that they are drawn from anew.
+    window:  the messages.
+    rows:    A.
+    claimed: an error that ends the search where a window has it.
     """
-
-    def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
-        dynamics = network.dynamics
-        assert dynamics is not None
-        sent = mechanisms(network, sanitizers)
-        self.sent = sent.blocks.total
-        L, N = network.L, network.N
-        coloured = 0 if network.colour is None else N
-        order = int(sum(sent.kept))
-        base = L + coloured
-        size = base + order + N
-        moves, enters = np.zeros((size, size)), np.zeros((size, base + N))
-        moves[:L, :L] = dynamics.transition
-        enters[:base, :base] = np.eye(base)
-        news = np.zeros((base + N, base + N))
-        news[:L, :L] = dynamics.noise
-        if network.colour is not None:
-            moves[L:base, L:base] = network.colour.memory
-            news[L:base, L:base] = network.colour.innovation
-        news[base:, base:] = white_noise(network)
-        read = np.concatenate([network.H, np.eye(N)[:, :coloured]], axis=1)
-        moves[base + order :, :base] = read @ moves[:base, :base]
-        enters[base + order :] = np.concatenate([read, np.eye(N)], axis=1)
-        self.observe, end, row = np.zeros((self.sent, size)), base, 0
-        self.noise = np.zeros((self.sent, self.sent))
-        self.memories: dict[int, tuple[slice, Array]] = {}
-        for place, each in enumerate(sent.values()):
-            mine = slice(end, end + each.order)
-            own = network.blocks.rows(place)
-            readings = slice(base + order + own.start, base + order + own.stop)
-            if each.memory is not None:
-                moves[mine] = each.memory.gain @ moves[readings]
-                moves[mine, mine] += each.memory.transition
-                enters[mine] = each.memory.gain @ enters[readings]
-                empty = np.zeros((each.order, each.order))
-                self.memories[place] = mine, empty if each.memory.start is None else each.memory.start
-            rows = slice(row, row + each.sent)
-            self.observe[rows, mine] = each.compression[:, : each.order]
-            self.observe[rows, readings] = each.compression[:, each.order :]
-            self.noise[rows, rows] = each.noise
-            end, row = mine.stop, rows.stop
-        self.units = unit_sizes(moves, enters @ news @ enters.T)
-        self.moves = moves / self.units[:, None] * self.units
-        self.news = (enters @ news @ enters.T) / np.outer(self.units, self.units)
-        self.observe = self.observe * self.units
-        sizes = np.sqrt(np.sum(self.observe**2, axis=1) + np.diag(self.noise))
-        sizes = np.where(sizes > 0, sizes, 1.0)
-        self.observe, self.noise = self.observe / sizes[:, None], self.noise / np.outer(sizes, sizes)
-        self.size, self.L = size, L
-
-    def part(self, basis: Array) -> MessageRows:
-        """The system of what the state has beside directions that stay among themselves, in an orthonormal basis."""
-        part = copy(self)
-        part.moves, part.news = basis.T @ self.moves @ basis, basis.T @ self.news @ basis
-        part.observe, part.size = self.observe @ basis, basis.shape[1]
-        return part
-
-    def wide(self, rows: Array) -> Array:
-        """Rows of x as rows of the state."""
-        wide = np.zeros((len(rows), self.size))
-        wide[:, : self.L] = rows * self.units[: self.L]
-        return wide
+    length, found = FIRST_WINDOW, np.inf
+    while window.stable and length * max(1, window.sent) <= LARGEST_WINDOW:
+        previous, found = found, window.error(rows, length)
+        agrees = claimed is not None and abs(found - claimed) <= _AGREES * claimed
+        if agrees or abs(previous - found) <= SETTLED * found:
+            return found
+        length *= 2
+    witness = error_of_witness(window, rows)
+    return witness if np.isfinite(witness) else found
 
 
-def error_of_witness(system: MessageRows, rows: Array, claimed: float | None = None) -> float:
+def error_of_witness(window: RowWindow, rows: Array) -> float:
     """tr(A P A') now of a filter with constant gain; inf where none was found that settles.
 
-    system:  whose messages are filtered.
-    rows:    A.
-    claimed: an error that ends the search where the filter has it.
+    window: the system whose messages are filtered.
+    rows:   A.
     """
-    wide, hidden = system.wide(rows), hidden_for_good(system)
+    wide, hidden = window.wide(rows), hidden_for_good(window)
     if hidden.shape[1]:  # what nothing bounds is left out, if u has none of it
         if np.linalg.norm(wide @ hidden) > UNSEEN * np.linalg.norm(wide):
             return np.inf
         basis = np.linalg.svd(hidden)[0][:, hidden.shape[1] :]
-        wide, system = wide @ basis, system.part(basis)
-    tried = (_witness(system, wide, claimed, distrust) for distrust in _DISTRUST)
-    return next((found for found in tried if np.isfinite(found)), np.inf)
-
-
-def _witness(system: MessageRows, wide: Array, claimed: float | None, distrust: float) -> float:
-    """tr(A P A') of the filter whose gain takes every message for noisier than it is, by ``distrust``."""
-    before, done, found = system.news, 0, np.inf
+        wide, window = wide @ basis, window.part(basis)
+    before = window.news
+    done, found = 0, np.inf
     run = _FEWEST_ROWS
     while run <= _MOST_ROWS:
         for _ in range(run - done):
-            gain, _ = gain_of(system, before, distrust)
-            after = corrected(system, gain, before)
-            grown = system.moves @ after @ system.moves.T + system.news
+            gain, _ = gain_of(window, before)
+            after = corrected(window, gain, before)
+            grown = window.moves @ after @ window.moves.T + window.news
             before = np.asarray((grown + grown.T) / 2)
             if np.max(np.diag(before)) > _WITHOUT_END:
                 return np.inf
         done, previous = run, found
-        found = _error_of(system, gain, wide)
-        agrees = claimed is not None and abs(found - claimed) <= _AGREES * claimed
-        if agrees or abs(previous - found) <= SETTLED * found:
+        found = _error_of(window, gain, wide)
+        if abs(previous - found) <= SETTLED * found:
             break
         run *= 2
     return found
 
 
-def hidden_for_good(system: MessageRows) -> Array:
+def hidden_for_good(window: RowWindow) -> Array:
     """Orthonormal columns: directions of the state that do not die away and that no message ever shows."""
     from scipy.linalg import schur
 
     lasts = lambda real, imaginary: np.hypot(real, imaginary) >= 1 - UNSEEN  # noqa: E731
-    _, basis, count = schur(system.moves, sort=lasts)
+    _, basis, count = schur(window.moves, sort=lasts)
     lasting = basis[:, :count]
-    moves, rows = lasting.T @ system.moves @ lasting, system.observe @ lasting
+    moves, rows = lasting.T @ window.moves @ lasting, window.observe @ lasting
     rows[np.linalg.norm(rows, axis=1) <= _CANCELLED] = 0.0  # messages have unit size
     seen = np.zeros((0, count))
     for _ in range(count):
@@ -158,10 +92,10 @@ def hidden_for_good(system: MessageRows) -> Array:
     return np.asarray(lasting @ directions[np.sum(sizes > UNSEEN) :].T)
 
 
-def gain_of(system: MessageRows, before: Array, distrust: float = 0.0) -> tuple[Array, Array]:
+def gain_of(window: RowWindow, before: Array) -> tuple[Array, Array]:
     """(K, W) of a row, from the error of the state before it: W'W = S^+, the covariance of what it tells anew."""
-    seen = system.observe @ before
-    white = whitening_rows(seen @ system.observe.T + system.noise + distrust * np.eye(len(seen)))
+    seen = window.observe @ before
+    white = whitening_rows(seen @ window.observe.T + window.noise)
     return np.asarray(seen.T @ white.T @ white), white
 
 
@@ -172,16 +106,16 @@ def whitening_rows(covariance: Array) -> Array:
     return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T)
 
 
-def corrected(system: MessageRows, gain: Array, before: Array) -> Array:
+def corrected(window: RowWindow, gain: Array, before: Array) -> Array:
     """The error of the state after a row, with this gain."""
-    kept = np.eye(system.size) - gain @ system.observe
-    return np.asarray(kept @ before @ kept.T + gain @ system.noise @ gain.T)
+    kept = np.eye(window.size) - gain @ window.observe
+    return np.asarray(kept @ before @ kept.T + gain @ window.noise @ gain.T)
 
 
-def _error_of(system: MessageRows, gain: Array, wide: Array) -> float:
+def _error_of(window: RowWindow, gain: Array, wide: Array) -> float:
     """The stationary error of the filter with this gain, by doubling; inf where it does not settle."""
-    step = (np.eye(system.size) - gain @ system.observe) @ system.moves
-    total = corrected(system, gain, system.news)
+    step = (np.eye(window.size) - gain @ window.observe) @ window.moves
+    total = corrected(window, gain, window.news)
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MOST_DOUBLINGS):
             more = step @ total @ step.T
@@ -200,13 +134,13 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
 
     dynamics = network.dynamics
     assert dynamics is not None
-    raw = MessageRows(network, None)
+    raw = RowWindow(network, None)
     base = network.L + (0 if network.colour is None else network.N)
     white = white_noise(network)
     scale = np.sqrt(np.diag(network.R.matrix()))
     white = white / np.outer(scale, scale)
     if np.linalg.eigvalsh(white)[0] < 1e-9:
-        return error_of_witness(raw, rows)
+        return error_now(raw, rows)
     read = np.concatenate([network.H, np.eye(network.N)[:, : base - network.L]], axis=1)
     read = read * raw.units[:base] / scale[:, None]
     rows = rows * raw.units[: network.L]
@@ -214,24 +148,3 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
     half = read @ before[:, : network.L] @ rows.T
     best = rows @ before[: network.L, : network.L] @ rows.T
     return float(np.trace(best - half.T @ np.linalg.solve(read @ before @ read.T + white, half)))
-
-
-def white_noise(network: Network) -> Array:
-    """The white part of the readings' noise, dither included."""
-    if network.colour is None:
-        return network.R.matrix()
-    return np.asarray(network.colour.floor + np.diag(network.draws * network.steps**2 / 12))
-
-
-def unit_sizes(moves: Array, news: Array) -> Array:
-    """Deviations that the state reaches within some rows: units in which its entries are of one size."""
-    sizes = np.sqrt(np.maximum(np.diag(reached(moves, news)), 0.0))
-    return np.asarray(np.where(sizes > 0, sizes, 1.0))
-
-
-def reached(moves: Array, news: Array) -> Array:
-    """The covariance of the state some rows after it was zero; as if it did not grow by itself where it does."""
-    reached, moves = news, moves / max(1.0, np.max(np.abs(np.linalg.eigvals(moves))))
-    for _ in range(_ROWS):
-        reached = moves @ reached @ moves.T + news
-    return reached
