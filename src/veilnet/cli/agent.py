@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, ROOT, TRUST, argument, option
 from veilnet.cli._lines import speaker
@@ -40,7 +40,26 @@ def command(
         "--store", "Sequence numbers, outbox, memory; beside the agent's file if left out."
     ),
     begin: bool = option("--begin", "The very first start: begin the store."),
-    source: Path | None = option("--in", "Readings; standard input if left out."),
+    readings_in: Path | None = option(
+        "--in", "Readings: a file or a named pipe; standard input if left out."
+    ),
+    follow: bool = option(
+        "--follow", "With --in: wait for more where it ends, also in a file that replaces it."
+    ),
+    sources: list[str] | None = option(
+        "--source",
+        "Readings from sensors that speak MQTT: mqtt://broker/topic#field, one for each reading (repeat).",
+        metavar="[READING=]mqtt://...",
+    ),
+    join: Literal["last", "mean"] = option(
+        "--join", "With --source: the last value of an epoch, or the mean of its values.", default="last"
+    ),
+    stale: str | None = option(
+        "--stale", "With --source: how old a value may be, such as 30min; an epoch if left out."
+    ),
+    source_password: Path | None = option(
+        "--source-password", "With --source mqtt://user@broker/...: the file that has the password."
+    ),
     time: str | None = option("--time", "The column of times, if it is not called time."),
     step: str | None = option(
         "--step", "How long an epoch is, such as 15min, where the plan does not say so."
@@ -71,9 +90,12 @@ def command(
     their epoch by a column "row", or by a time: the plan (or --step) says how long an epoch takes. A reading that may
     not be released, or that was lost with a process killed in between, is told as missed, and nothing else of it.
 
-    When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
-    taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
-    than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
+    Sensors that speak MQTT already (Zigbee2MQTT, Tasmota, plain numbers) are read from their own broker: --source.
+
+    When the readings end, so does the agent, once the centre has everything; --follow and --source do not end. A new
+    version of the agent's file is taken up with the next reading, if it may be run: a signed one (--trust and a
+    public key) not when it is older than one that was run, has expired, or tells more than was agreed to ('veilnet
+    inspect --confirm').
 
     Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
     """
@@ -87,8 +109,8 @@ def command(
     from veilnet.live.seals import agent_seal
     from veilnet.live.topics import Topics
 
-    if source is not None and not source.is_file():
-        raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
+    if readings_in is not None and not (readings_in.is_file() or readings_in.is_fifo()):
+        raise InvalidRequest(f"--in: {readings_in}: no such file or pipe; check the name and the folder")
     address, topics = read_address(broker), Topics(root)
     plans = _Plans(sanitizer, trust, accepted, step)
     credentials, name = Credentials(cert), plans.sanitizer.agent
@@ -97,7 +119,18 @@ def command(
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if repair_clock:
         return repair(where, name, plans.epochs, confirmed=confirm)
-    readings = _Readings(source_of(source, format), plans, header, time)
+    if sources:
+        if readings_in is not None or follow or time is not None or format is not None or header is not None:
+            raise InvalidRequest(
+                "--source: makes rows with times and names of its own; leave out --in, --follow, --time, --format "
+                "and --header"
+            )
+        found = _sensor_rows(sources, plans, join, stale, source_password)
+    elif join != "last" or stale is not None or source_password is not None:
+        raise InvalidRequest("--join, --stale and --source-password: are for --source, which was not given")
+    else:
+        found = source_of(readings_in, format, follow=follow)
+    readings = _Readings(found, plans, header, "time" if sources else time)
     if begin:
         _begin(where, readings, credentials, budget)
     elif budget is not None:
@@ -121,6 +154,30 @@ def command(
                 ledger = kept.ledger()
     _conclude(ledger, where if not arrived else None)
     return 0 if is_complete and arrived else 1
+
+
+def _sensor_rows(
+    given: list[str], plans: _Plans, join: str, stale: str | None, password: Path | None
+) -> RowSource:
+    """Rows of readings from sensors on a broker of their own, and the warning that goes with them."""
+    from veilnet._core.durations import read_step
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.live.sensors import SensorRows, read_sensors
+
+    names, step = plans.sanitizer.names, plans.epochs.step
+    sensors = read_sensors(given, names, plans.sanitizer.readings)
+    if step is None:
+        raise InvalidRequest(
+            "--source: a row is made once an epoch, and neither the plan nor --step says how long one is; say so, "
+            "such as --step 15min, the same for all (or design the plan with it)"
+        )
+    if any(each.broker[1] for each in sensors) and password is None:
+        raise InvalidRequest("--source: names a user; write the password into a file: --source-password FILE")
+    secret = None if password is None else password.read_text(encoding="utf-8").rstrip("\n")
+    oldest = read_step(stale, "--stale")
+    rows = SensorRows(sensors, names, step, mean=join == "mean", stale=oldest, password=secret, say=_say)
+    _say(rows.in_words())
+    return rows.source
 
 
 def _link(
@@ -273,7 +330,7 @@ class _Readings:
         self.plans.epochs.check(self.key)
         if self.key == COUNTED and not self.source.is_regular:
             raise InvalidRequest(
-                "standard input: nothing tells which readings these are, so a restart could send some twice; "
+                f"{self.source}: nothing tells which readings these are, so a restart could send some twice; "
                 "give each its number in a column 'row', or its time in one called 'time' (and --step)"
             )
 

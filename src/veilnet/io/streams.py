@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import IO, Any, Literal, NoReturn, cast
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io.cells import Dialect, NoNumber, column_of, is_number
+from veilnet.io.following import Following
 from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
@@ -96,14 +97,27 @@ def format_for(*paths: Path | None, given: str | None = None) -> Format:
     return "csv"
 
 
-def source_of(path: Path | None, format: str | None = None, *, beside: Path | None = None) -> RowSource:
-    """The rows of a file, None for standard input.
+def source_of(
+    path: Path | None, format: str | None = None, *, beside: Path | None = None, follow: bool = False
+) -> RowSource:
+    """The rows of a file or a named pipe, None for standard input.
 
     format: "csv" or "jsonl"; None where the name tells, of standard input that of a file ``beside``.
+    follow: whether to wait for more where it ends.
     """
-    if path is not None:
-        return RowSource(str(path), None, None if format is None else format_for(given=format))
-    return RowSource("standard input", sys.stdin.buffer, format_for(beside, given=format))
+    if path is None:
+        if follow:
+            raise InvalidRequest(
+                "--follow: standard input ends when its writer does; name a file or a pipe by --in"
+            )
+        return RowSource("standard input", sys.stdin.buffer, format_for(beside, given=format))
+    source = RowSource(str(path), None, None if format is None else format_for(given=format))
+    if not follow:
+        return source
+    if source.kind not in ("csv", "jsonl") or path.name.lower().endswith(".gz"):
+        raise InvalidRequest(f"--follow: expected a table in lines (csv or jsonl, not packed), found {path}")
+    lines = Following(path, again=source.kind == "csv")
+    return RowSource(str(path), cast(IO[bytes], lines), source.kind)
 
 
 class RowReader(ABC):

@@ -16,12 +16,13 @@ from veilnet.live.keys import Credentials
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-__all__ = ["KEEPALIVE", "Address", "hang_up", "make_client", "nonsense", "read_address"]
+__all__ = ["HOST", "KEEPALIVE", "Address", "hang_up", "make_client", "nonsense", "read_address"]
 
 KEEPALIVE = 30  # seconds
 PAUSE = 1.0  # seconds after a broker sent what is no MQTT
 _PORT = 8883
-_ADDRESS = re.compile(r"mqtts://(?P<host>\[[0-9a-fA-F:.]+\]|[^/:\[\]@\s]+)(?::(?P<port>\d{1,5}))?/?")
+HOST = r"(?P<host>\[[0-9a-fA-F:.]+\]|[^/:\[\]@\s]+)(?::(?P<port>\d{1,5}))?"
+_ADDRESS = re.compile(rf"mqtts://{HOST}/?")
 
 Address = tuple[str, int]
 
@@ -39,7 +40,7 @@ def read_address(broker: str) -> Address:
 
 def make_client(
     name: str,
-    credentials: Credentials,
+    credentials: Credentials | None,
     *,
     manual_ack: bool = False,
     stumbled: Callable[[Exception], None] = lambda _: None,
@@ -48,6 +49,7 @@ def make_client(
     """A client that is not connected yet.
 
     name:       its identity; the broker takes the one in the certificate.
+    credentials: None for a broker outside of the network, which nothing of the network's is sent to.
     manual_ack: whether the caller acknowledges what it receives, when it has committed it.
     stumbled:   told in the client's own thread of a packet that could not be read; it then connects again, until
                 ``ended`` says so.
@@ -63,7 +65,8 @@ def make_client(
         manual_ack=manual_ack,
         userdata=(stumbled, ended),
     )
-    client.tls_set_context(credentials.client_context())
+    if credentials is not None:
+        client.tls_set_context(credentials.client_context())
     client.reconnect_delay_set(1, 30)
     return client
 
