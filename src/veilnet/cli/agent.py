@@ -30,58 +30,59 @@ _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended
 _say = speaker("agent")
 
 
+_SOURCES = option(
+    "--source",
+    "Readings from sensors that speak MQTT: mqtt://broker/topic#field, one for each reading (repeat).",
+    metavar="[READING=]mqtt://...",
+)
+_JOIN = option(
+    "--join", "With --source: the last value of an epoch, or the mean of its values.", default="last"
+)
+_STALE = option("--stale", "With --source: how old a value may be, such as 30min; an epoch if left out.")
+_SOURCE_PASSWORD = option(
+    "--source-password", "With --source mqtt://user@broker/...: the file that has the password."
+)
+
+
+_CERT = option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.", required=True)
+_STORE = option("--store", "Sequence numbers, outbox, memory; beside the agent's file if left out.")
+_READINGS_IN = option("--in", "Readings: a file or a named pipe; standard input if left out.")
+_FOLLOW = option("--follow", "With --in: wait for more where it ends, also in a file that replaces it.")
+_STEP = option("--step", "How long an epoch is, such as 15min, where the plan does not say so.")
+_REPAIR_CLOCK = option(
+    "--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends."
+)
+_BUDGET = option("--budget", "With --begin: most releases ever ('veilnet live budget').", at_least=1)
+_WAIT = option(
+    "--wait", "Of a sum: seconds that the centre may take for one epoch.", at_least=0, default=30.0
+)
+_PATIENCE = option("--patience", "Seconds to wait, at the end, for the centre to have it all.", at_least=0)
+
+
 def command(
     sanitizer: Path = argument("This agent's file in a plan folder."),
     broker: str = BROKER,
-    cert: Path = option(
-        "--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.", required=True
-    ),
-    store: Path | None = option(
-        "--store", "Sequence numbers, outbox, memory; beside the agent's file if left out."
-    ),
+    cert: Path = _CERT,
+    store: Path | None = _STORE,
     begin: bool = option("--begin", "The very first start: begin the store."),
-    readings_in: Path | None = option(
-        "--in", "Readings: a file or a named pipe; standard input if left out."
-    ),
-    follow: bool = option(
-        "--follow", "With --in: wait for more where it ends, also in a file that replaces it."
-    ),
-    sources: list[str] | None = option(
-        "--source",
-        "Readings from sensors that speak MQTT: mqtt://broker/topic#field, one for each reading (repeat).",
-        metavar="[READING=]mqtt://...",
-    ),
-    join: Literal["last", "mean"] = option(
-        "--join", "With --source: the last value of an epoch, or the mean of its values.", default="last"
-    ),
-    stale: str | None = option(
-        "--stale", "With --source: how old a value may be, such as 30min; an epoch if left out."
-    ),
-    source_password: Path | None = option(
-        "--source-password", "With --source mqtt://user@broker/...: the file that has the password."
-    ),
+    readings_in: Path | None = _READINGS_IN,
+    follow: bool = _FOLLOW,
+    sources: list[str] | None = _SOURCES,
+    join: Literal["last", "mean"] = _JOIN,
+    stale: str | None = _STALE,
+    source_password: Path | None = _SOURCE_PASSWORD,
     time: str | None = option("--time", "The column of times, if it is not called time."),
-    step: str | None = option(
-        "--step", "How long an epoch is, such as 15min, where the plan does not say so."
-    ),
-    repair_clock: bool = option(
-        "--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends."
-    ),
+    step: str | None = _STEP,
+    repair_clock: bool = _REPAIR_CLOCK,
     confirm: bool = option("--confirm", "With --repair-clock: give up what it says without asking."),
-    budget: int | None = option(
-        "--budget", "With --begin: most releases ever ('veilnet live budget').", at_least=1
-    ),
+    budget: int | None = _BUDGET,
     format: str | None = option("--format", "csv or jsonl; told from the name."),
     header: bool | None = HEADER,
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
     root: str = ROOT,
-    wait: float = option(
-        "--wait", "Of a sum: seconds that the centre may take for one epoch.", at_least=0, default=30.0
-    ),
-    patience: float | None = option(
-        "--patience", "Seconds to wait, at the end, for the centre to have it all.", at_least=0
-    ),
+    wait: float = _WAIT,
+    patience: float | None = _PATIENCE,
 ) -> int:
     """Sanitize an agent's readings as they come, and send them until the centre has them.
 
@@ -119,13 +120,9 @@ def command(
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if repair_clock:
         return repair(where, name, plans.epochs, confirmed=confirm)
+    elsewhere = follow or any(each is not None for each in (readings_in, time, format, header))
     if sources:
-        if readings_in is not None or follow or time is not None or format is not None or header is not None:
-            raise InvalidRequest(
-                "--source: makes rows with times and names of its own; leave out --in, --follow, --time, --format "
-                "and --header"
-            )
-        found = _sensor_rows(sources, plans, join, stale, source_password)
+        found = _sensor_rows(sources, plans, join, stale, source_password, elsewhere=elsewhere)
     elif join != "last" or stale is not None or source_password is not None:
         raise InvalidRequest("--join, --stale and --source-password: are for --source, which was not given")
     else:
@@ -157,13 +154,21 @@ def command(
 
 
 def _sensor_rows(
-    given: list[str], plans: _Plans, join: str, stale: str | None, password: Path | None
+    given: list[str], plans: _Plans, join: str, stale: str | None, password: Path | None, *, elsewhere: bool
 ) -> RowSource:
-    """Rows of readings from sensors on a broker of their own, and the warning that goes with them."""
+    """Rows of readings from sensors on a broker of their own, and the warning that goes with them.
+
+    elsewhere: whether options for readings from a file were given too.
+    """
     from veilnet._core.durations import read_step
     from veilnet._core.errors import InvalidRequest
     from veilnet.live.sensors import SensorRows, read_sensors
 
+    if elsewhere:
+        raise InvalidRequest(
+            "--source: makes rows with times and names of its own; leave out --in, --follow, --time, --format "
+            "and --header"
+        )
     names, step = plans.sanitizer.names, plans.epochs.step
     sensors = read_sensors(given, names, plans.sanitizer.readings)
     if step is None:
