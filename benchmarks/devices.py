@@ -5,7 +5,8 @@
 
 Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm too:
 what is missing is left out, by name. "With arithmetic" is what the program has beyond an empty one, "own" the agent's
-code and tables alone. Stack is the deepest of the agent's functions. Ends with an error where a number differs.
+code and tables alone, "data" what it keeps in memory. Stack is the deepest of the agent's functions. Instructions are
+those of one row, counted by the emulator; doubles are done in software. Ends with an error where a number differs.
 """
 
 from __future__ import annotations
@@ -61,13 +62,14 @@ int main(void) {{ {call} sent = o.steps[0]; return s; }}
 """
 
 
-def text_of(path: Path, tool: str) -> int:
+def text_and_data(path: Path, tool: str) -> tuple[int, int]:
     lines = subprocess.run([tool, path], capture_output=True, text=True, check=True).stdout.splitlines()
-    return int(lines[1].split()[0])
+    text, data, zeros = map(int, lines[1].split()[:3])
+    return text, data + zeros
 
 
-def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> tuple[int, int, int]:
-    """(own text, text with arithmetic, stack) of one agent for one target, in bytes."""
+def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> dict[str, int]:
+    """Own text, text with arithmetic, own data (a memory) and stack of one agent for one target, in bytes."""
     link = ("--specs=nano.specs", "--specs=nosys.specs") if compiler == ARM else ()
     tool = compiler.replace("gcc", "size") if compiler == ARM else "size"
     (folder / "main.c").write_text(MAIN.format(call=CALLS[agent.memory is not None]), encoding="utf-8")
@@ -79,11 +81,13 @@ def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> tu
     made("-c", "veilnet_agent.c", "-o", "own.o")
     made(*link, "main.c", "veilnet_agent.c", "-lm", "-o", "whole")
     made(*link, "none.c", "-o", "empty")
-    own = text_of(folder / "own.o", tool)
     stack = max(
         int(line.split("\t")[1]) for line in (folder / "own.su").read_text(encoding="utf-8").splitlines()
     )
-    return own, text_of(folder / "whole", tool) - text_of(folder / "empty", tool), stack
+    own, data = text_and_data(folder / "own.o", tool)
+    whole = text_and_data(folder / "whole", tool)[0] - text_and_data(folder / "empty", tool)[0]
+    kept = 0 if agent.memory is None else 8 * agent.memory.order + 8  # a veilnet_state of yours
+    return {"own": own, "whole": whole, "data": data + kept, "stack": stack}
 
 
 def differing(agent: Any, program: Path, readings: Any, seed: int) -> tuple[int, int]:
@@ -100,6 +104,39 @@ def differing(agent: Any, program: Path, readings: Any, seed: int) -> tuple[int,
         wrong += int(np.sum((steps * agent.grid != expected) | (status != 0)[:, None]))
         compared += expected.size
     return wrong, compared
+
+
+COUNTED = """#include <stdio.h>
+#include "veilnet_agent.h"
+#define SYSTICK ((volatile uint32_t *)0xe000e010)
+double y[VEILNET_READINGS]; volatile int64_t sent;
+int draw(void *c, uint8_t *b, size_t n) {{ (void)c; while (n--) b[n] = (uint8_t)(n * 41 + 7); return 0; }}
+int main(void) {{
+    SYSTICK[1] = 0xffffff, SYSTICK[2] = 0, SYSTICK[0] = 5;
+    uint32_t began = SYSTICK[2];
+    for (int row = 0; row < 100; row++) {{ {call} sent = o.steps[0] + s; }}
+    printf("%lu\\n", (unsigned long)((began - SYSTICK[2]) & 0xffffff));
+    return 0;
+}}
+"""
+TICK = 40  # instructions, where each takes a nanosecond of a clock of 25 MHz (-icount shift=0)
+
+
+def instructions(agent: Any, folder: Path, target: str) -> int:
+    """Instructions of one row, on an emulated machine that runs the code of a target."""
+    program = COUNTED.format(call=CALLS[agent.memory is not None])
+    (folder / "counted.c").write_text(program, encoding="utf-8")
+    flags = (
+        *(each for each in TARGETS[target] if "float" not in each and "fpu" not in each),
+        "-std=c99",
+        "-Os",
+    )
+    files = ("counted.c", "veilnet_agent.c", "vectors.c", "-lm", "--specs=rdimon.specs", "-Tboard.ld")
+    subprocess.run([ARM, *flags, "-o", "counted", *files], cwd=folder, check=True)
+    machine = ("-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none", "-icount", "shift=0")
+    words = (*machine, "-semihosting-config", "enable=on,target=native", "-kernel", "counted")
+    found = subprocess.run([EMULATOR, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return TICK * int((found.stdout + found.stderr).split()[0]) // 100
 
 
 def on_arm(folder: Path) -> Path | None:
@@ -119,11 +156,17 @@ def on_arm(folder: Path) -> Path | None:
     return runner
 
 
+def _key(target: str) -> str:
+    return target.removeprefix("Cortex-").replace("+", "").replace("-64", "").lower()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000)
     rows = parser.parse_args().rows
     table, wrong, compared, slow_wrong, slow = [], 0, 0, 0, 0
+    machines = {**(TARGETS if shutil.which(ARM) else {}), "x86-64": ()}
+    shown: list[str] = []
     with tempfile.TemporaryDirectory() as there:
         for stream in (False, True):
             plan = house_plan(stream=stream)
@@ -131,21 +174,25 @@ def main() -> int:
             for name, agent in plan.sanitizers.items():
                 folder = Path(there) / f"{stream}" / name.replace(" ", "-")
                 program = compiled(agent, folder)
-                found = differing(agent, program, readings[name], 1)
-                wrong, compared = wrong + found[0], compared + found[1]
+                off = differing(agent, program, readings[name], 1)
+                wrong, compared = wrong + off[0], compared + off[1]
                 runner = on_arm(folder)
                 if runner is not None:
-                    found = differing(agent, runner, readings[name][: max(1, rows // 50)], 2)
-                    slow_wrong, slow = slow_wrong + found[0], slow + found[1]
+                    off = differing(agent, runner, readings[name][: max(1, rows // 50)], 2)
+                    slow_wrong, slow = slow_wrong + off[0], slow + off[1]
                 kept = 0 if agent.memory is None else agent.memory.order
                 row = [name, "stream" if stream else "rows", f"{agent.readings}, {agent.recipe.sent}, {kept}"]
-                for flags in TARGETS.values() if shutil.which(ARM) else ():
-                    row.append("{} / {} / {}".format(*sizes(agent, folder, ARM, flags)))
-                row.append("{} / {} / {}".format(*sizes(agent, folder, "gcc", ())))
+                for target, flags in machines.items():
+                    found = sizes(agent, folder, ARM if flags else "gcc", flags)
+                    if flags and runner is not None:
+                        found["instructions"] = instructions(agent, folder, target)
+                    row.append(" / ".join(map(str, found.values())))
+                    if name == "kitchen":  # four readings: the agent of the page's table
+                        shown += [f"{row[1]}_{_key(target)}_{what}: {size}" for what, size in found.items()]
                 table.append(row)
-    machines = [*(TARGETS if shutil.which(ARM) else ()), "x86-64"]
-    heads = [f"{each}: own / with arithmetic / stack" for each in machines]
+    heads = [f"{each}: own / with arithmetic / data / stack / instructions" for each in machines]
     print(markdown(["agent", "plan", "readings, numbers, kept", *heads], table))
+    print(*(f"figure {each}" for each in shown), sep="\n")
     print(f"figure compared: {compared}\nfigure different: {wrong}")
     if slow:
         print(f"figure compared_on_arm: {slow}\nfigure different_on_arm: {slow_wrong}")

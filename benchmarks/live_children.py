@@ -26,6 +26,7 @@ WATCHED = (
     "/veilnet/io/_sqlite.py",
     "/veilnet/cli/agent.py",
     "/veilnet/cli/center.py",
+    "/veilnet/sums/",
 )
 
 Line = tuple[str, int]
@@ -35,7 +36,8 @@ class Child:
     """A command of veilnet in a forked process, which ends itself, or another, at a line."""
 
     def __init__(self, arguments: list[str], log: Path, *, line: Line | None = None, victim: int = 0,
-                 lines_to: Path | None = None, draws: Path | None = None) -> None:  # fmt: skip
+                 lines_to: Path | None = None, draws: Path | None = None,
+                 prepare: Callable[[], None] | None = None) -> None:  # fmt: skip
         self.pid = os.fork()
         self._status: int | None = None
         if self.pid:
@@ -48,6 +50,8 @@ class Child:
             sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
             if draws is not None:
                 _log_draws(draws)
+            if prepare is not None:
+                prepare()
             seen: set[Line] = set()
             if line is not None or lines_to is not None:
                 trace = _tracer(seen, line, victim or os.getpid())

@@ -51,11 +51,6 @@ from veilnet.live.messages import Message, Seal  # noqa: E402
 from veilnet.live.seals import agent_seal, make_seals  # noqa: E402
 
 ROWS = 3  # readings of each agent in a round
-_LOADED = (
-    "live.receiving", "live.sending", "live.plan_watch", "live.showing", "live.metrics", "live.status",
-    "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._command_line", "cli.agent", "cli.center",
-    "live.epochs", "live.feeding", "live.neighbours",
-)  # fmt: skip
 
 
 @dataclass
@@ -73,11 +68,23 @@ class Score:
 
 
 class Network:
-    """A plan, keys and a broker in a folder; rounds of readings that agents are fed with."""
+    """A plan, keys and a broker in a folder; rounds of readings that agents are fed with.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.agents = ("kitchen", "hall")
+    loaded: modules that children have from their start. disturbed: whether the centre or the broker was killed.
+    """
+
+    agents: tuple[str, ...] = ("kitchen", "hall")
+    wait = "200ms"
+    disturbed = False
+    readers: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = (
+        "live.receiving", "live.sending", "live.plan_watch", "live.showing", "live.metrics", "live.status",
+        "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._command_line", "cli.agent",
+        "cli.center", "live.epochs", "live.feeding", "live.neighbours", "live.standby",
+    )  # fmt: skip
+
+    def design(self) -> vn.Plan:
+        """The plan that is run."""
         network = vn.Network(
             {"kitchen": [[1, 0.5], [0, 1.0]], "hall": [[1, -0.4], [0.2, 1]]},
             {"kitchen": [0.1, 0.2], "hall": [0.2, 0.1]},
@@ -86,12 +93,25 @@ class Network:
             vn.Prior(mean=[20, 1], covariance=np.eye(2)),
             resolution=0.1,
         )
-        self.plan = vn.design(network)
+        return vn.design(network)
+
+    @classmethod
+    def load(cls) -> None:
+        """What children have from their start: they are forked."""
+        for name in cls.loaded:
+            __import__(f"veilnet.{name}")
+        import paho.mqtt.client  # noqa: F401
+        from scipy.special import ndtri  # noqa: F401
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = self.design()
         self.plan.save(folder / "plan")
-        made = make_keys(folder / "keys", self.agents)
-        make_seals(made.keys, self.agents)
+        made = make_keys(folder / "keys", self.agents, readers=self.readers, standby=True)
+        groups = [each.agents for each in self.plan.network.members.values()]
+        make_seals(made.keys, self.agents, self.readers, groups)
         self.keys: KeyFolder = made.keys
-        self.broker = Broker(made.keys.broker, BrokerPlan(self.agents)).start()
+        self.broker = Broker(made.keys.broker, BrokerPlan(self.agents, readers=self.readers)).start()
         self.log = folder / "log.txt"
         self.row = 0
         self.rng = np.random.default_rng(0)
@@ -109,25 +129,29 @@ class Network:
             (self.folder / f"{agent}.csv").write_text("row,a,b\n" + "".join(lines))
         self.row += ROWS
 
+    def child(self, arguments: list[str], **how: object) -> Child:
+        """A command of veilnet in a process of its own."""
+        return Child(arguments, self.log, **how)  # type: ignore[arg-type]
+
     def start_centre(self, **how: object) -> Child:
         """The centre, from its store."""
-        self.centre = Child(
+        self.centre = self.child(
             ["center", str(self.folder / "plan/center.json"), "--broker", self.broker.address, "--cert",
-             str(self.keys.centre.folder), "--out", str(self.folder / "estimates.sqlite"), "--wait", "200ms"],
-            self.log, **how,
-        )  # type: ignore[arg-type]  # fmt: skip
+             str(self.keys.centre.folder), "--out", str(self.folder / "estimates.sqlite"), "--wait", self.wait],
+            **how,
+        )  # fmt: skip
         return self.centre
 
     def start_agent(self, agent: str, **how: object) -> Child:
         """An agent, which ends when the centre has all it read."""
         store = self.folder / f"{agent}.sqlite"
         begin = [] if store.exists() else ["--begin"]
-        return Child(
+        return self.child(
             ["agent", str(self.folder / f"plan/{agent}.json"), "--broker", self.broker.address, "--cert",
              str(self.keys.agent(agent).folder), "--store", str(store), "--in", str(self.folder / f"{agent}.csv"),
              *begin],
-            self.log, draws=self.folder / f"{agent}.draws", **how,
-        )  # type: ignore[arg-type]  # fmt: skip
+            draws=self.folder / f"{agent}.draws", **how,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End everything that was started."""
@@ -136,6 +160,10 @@ class Network:
         self.broker.stop()
 
     # --- what is found after a round
+
+    def in_words(self) -> str:
+        """What came of all rounds."""
+        return f"{self.row} epochs"
 
     def troubles(self) -> list[str]:
         """What is wrong with what the stores hold after all agents came to their end."""
@@ -155,16 +183,16 @@ class Network:
                     "ORDER BY m.sequence",
                     (agent,),
                 ).fetchall()
-                found += self._compare(agent, seal, stored(agent), rows)
+                found += self.compare(agent, seal, stored(agent), rows)
                 for _, epoch, _, _, _, _, values in rows:
                     told.setdefault(epoch, {})[agent] = values
                 drawn = Counter((self.folder / f"{agent}.draws").read_text().split())
                 found += ["redrawn"] * any(count > 1 for count in drawn.values())
                 found += ["silent"] * (sorted(epoch for _, epoch, *_ in rows) != list(range(1, self.row + 1)))
-            found += self._estimates(centre, told)
+            found += self.estimates(centre, told)
         return found
 
-    def _compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:
+    def compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:
         """The chain of hashes that the agent kept, made anew from what the centre has, and as an audit sees it."""
         kept = store.execute(
             "SELECT sequence, hash FROM releases WHERE hash IS NOT NULL ORDER BY sequence"
@@ -188,7 +216,7 @@ class Network:
                 return [*found, "changed"]
         return found
 
-    def _estimates(self, centre: sqlite3.Connection, told: dict[int, dict[str, bytes | None]]) -> list[str]:
+    def estimates(self, centre: sqlite3.Connection, told: dict[int, dict[str, bytes | None]]) -> list[str]:
         fusion = vn.Fusion.load(self.folder / "plan/center.json", gate=1e-6)
         for epoch, public in centre.execute("SELECT epoch, public FROM latest ORDER BY epoch"):
             sent = {a: np.frombuffer(v) for a, v in told.get(epoch, {}).items() if v is not None}
@@ -206,7 +234,8 @@ def rehearse(net: Network) -> dict[str, list[Line]]:
     net.readings()
     files = {who: net.folder / f"{who}.lines" for who in ("agent", "centre")}
     centre = net.start_centre(lines_to=files["centre"])
-    children = [net.start_agent("kitchen", lines_to=files["agent"]), net.start_agent("hall")]
+    children = [net.start_agent(agent, **({} if number else {"lines_to": files["agent"]}))
+                for number, agent in enumerate(net.agents)]  # fmt: skip
     for child in children:
         child.wait()
     time.sleep(0.5)
@@ -218,6 +247,7 @@ def rehearse(net: Network) -> dict[str, list[Line]]:
 def walk(net: Network, who: str, at: str, line: Line) -> tuple[bool, list[str]]:
     """(whether it was killed, troubles) of one round, in which ``who`` is killed while ``at`` is at a line."""
     net.readings()
+    net.disturbed = who != "agent"
     victim = net.broker.pid if who == "broker" else 0
     how: dict[str, object] = {"line": line, "victim": victim}
     before = net.broker.pid
@@ -269,23 +299,20 @@ def _runs(pid: int) -> bool:
 KINDS = (("agent", "agent"), ("centre", "centre"), ("broker", "agent"), ("broker", "centre"))
 
 
-def main() -> None:
+def main(kind: type[Network] = Network) -> None:
     """Walk, and say what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    words = sys.modules[kind.__module__].__doc__
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    for name in _LOADED:
-        __import__(f"veilnet.{name}")
-    import paho.mqtt.client  # noqa: F401
-    from scipy.special import ndtri  # noqa: F401
-
+    kind.load()
     rng = random.Random(options.seed)
     scores = []
     with (
         tempfile.TemporaryDirectory(prefix="veilnet-kills-") as folder,
-        closing(Network(Path(folder))) as net,
+        closing(kind(Path(folder))) as net,
     ):
         lines = rehearse(net)
         for place, (who, at) in enumerate(KINDS):
@@ -305,9 +332,11 @@ def main() -> None:
                     sys.stderr.write(f"{score.what} {line}: {', '.join(sorted(set(troubles)))}\n")
                     sys.stderr.write(net.log.read_text()[-3000:])
             scores.append(score)
+        came = net.in_words()
     if options.json:
         print(json.dumps([{**vars(score), "found": dict(score.found)} for score in scores]))
         return
+    print(came)
     print(f"{len(lines['agent'])} lines of an agent's life and {len(lines['centre'])} of a centre's")
     print("| killed | kills | recovered whole | found |\n|---|---|---|---|")
     for score in scores:

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from helpers.paper_networks import PaperArrays, paper_arrays
 from helpers.sdp_oracle import geometry, prior_root, privacy_sum, solve_paper_form, solve_reduced_form
 from veilnet._core.types import Array
+from veilnet.designs.power.plan import PowerResult, maximize_privacy
 from veilnet.designs.power.problem import free_noise_problem
-from veilnet.designs.power.solver import PowerResult, maximize_privacy
 
 
 class Instance(NamedTuple):

@@ -142,6 +142,7 @@ def test_one_agent_sends_one_number_that_suffices() -> None:
     assert 1 - kept == pytest.approx(1 - plain, rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_pipeline_clone_and_search_over_privacy() -> None:
     X, y, people = house(800)

@@ -22,6 +22,7 @@ ON_DATA = {
 }
 """The benchmarks that need --data, and what says where to get it."""
 ROOT = Path(__file__).resolve().parents[1]
+QUIET = 2.0  # the load above which times say more of the other programs than of veilnet
 
 
 class Benchmark(NamedTuple):
@@ -62,7 +63,7 @@ BENCHMARKS = {
     "gap": Benchmark(
         "gap.py",
         "trade-offs with what is proved to be the least loss",
-        ("--small", "4", "--paper", "1", "--structured", "4", "--no-program"),
+        ("--small", "16", "--paper", "2", "--structured", "10", "--no-program", "--digits", "20"),
     ),
     "streams": Benchmark("streams.py", "sanitize and fuse with bare products"),
     "filters": Benchmark("filters.py", "agents with a memory and the centre's filter with bare filters"),
@@ -165,6 +166,16 @@ BENCHMARKS = {
         "a live network whose agent, broker and centre are killed at every step",
         ("--kills", "12"),
     ),
+    "sum-kills": Benchmark(
+        "sum_kills.py",
+        "sums over a broker with the plain sums, while rooms, broker and centre are killed at every step",
+        ("--kills", "8"),
+    ),
+    "live-standby": Benchmark(
+        "live_standby.py",
+        "a centre, its standby and the broker killed in turn while readings come",
+        ("--kills", "6"),
+    ),
     "live-load": Benchmark(
         "live_load.py",
         "messages a second at the centre of a live network with a bare subscriber",
@@ -233,13 +244,18 @@ def _read(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="with paper: Markdown file to write the table to")
     given = parser.parse_args(words)
-    heeding = {
+    if given.update_docs and (load := os.getloadavg()[0]) > QUIET:
+        parser.error(
+            f"--update-docs: figures are published from a quiet machine, and the load is {load:.1f} (at most "
+            f"{QUIET:g}); wait until other programs have ended, or leave it out"
+        )
+    effective = {
         "quick": {name for name, each in BENCHMARKS.items() if each.quick},
         "limit": set(BENCHMARKS) if given.update_docs else {"paper"},
         "data": set(ON_DATA),
         "out": {"paper"},
     }
-    for option, names in heeding.items():
+    for option, names in effective.items():
         if getattr(given, option) and given.which not in names | {"all"}:
             parser.error(f"--{option}: has no effect with {given.which}; leave it out")
     if given.which in ON_DATA and given.data is None:

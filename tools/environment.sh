@@ -48,7 +48,11 @@ ensure_environment() {
     hold_lock
     if ! is_ready "$1"; then
         [ -w "$root" ] || fail "cannot write to $root: make it writable, or copy the repository to a folder of yours"
-        printf 'setting up veilnet (once) ...\n' >&2
+        if is_ready_at_all; then
+            printf 'adding to veilnet what this command needs (once) ...\n' >&2
+        else
+            printf 'setting up veilnet (once) ...\n' >&2
+        fi
         trap 'exit 129' HUP
         trap 'exit 130' INT
         trap 'exit 143' TERM

@@ -46,7 +46,7 @@ def overview(figures: dict[str, Any]) -> str:
         '<text x="418" y="156" text-anchor="middle" class="strong">fusion centre</text>',
         '<text x="418" y="180" text-anchor="middle" class="small">knows the model,</text>',
         '<text x="418" y="198" text-anchor="middle" class="small">sees every message</text>',
-        '<text x="540" y="24" class="strong">what it is typically off by</text>',
+        '<text x="540" y="24" class="strong">its standard error (1σ)</text>',
     ]
     parts += _bars(figures, "temperature", "temperature (public)", 52)
     parts += _bars(figures, "gait", "gait (private)", 182)
@@ -59,9 +59,7 @@ def _bars(figures: dict[str, Any], name: str, title: str, top: int) -> list[str]
     sizes = {kind: float(re.match(r"[\d.]+", text).group()) for kind, text in shown.items()}  # type: ignore[union-attr]
     longest = max(sizes.values())
     parts = [f'<text x="540" y="{top + 14}">{title}</text>']
-    for place, (kind, words) in enumerate(
-        (("raw", "from raw readings"), ("sent", "from what is sent"), ("guessing", "by guessing"))
-    ):
+    for place, (kind, words) in enumerate((("raw", "raw"), ("sent", "sent"), ("guessing", "prior only"))):
         y = top + 26 + 26 * place
         width = max(3.0, 160 * sizes[kind] / longest)
         style = "guess" if kind == "guessing" else kind

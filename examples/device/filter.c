@@ -17,11 +17,12 @@
 #include "veilnet_agent.h"
 
 #define MOST 65536
+#define COLUMNS (VEILNET_READINGS / VEILNET_WINDOW)
 
 /* The readings of a line; what is no number, or is not there, is not a number. */
 static void read_row(char *line, double *row) {
     char *cell = line;
-    for (size_t k = 0; k < VEILNET_READINGS; k++) {
+    for (size_t k = 0; k < COLUMNS; k++) {
         char *end = cell ? cell + strcspn(cell, ",\r\n") : NULL, *after = NULL;
         row[k] = cell && end > cell ? strtod(cell, &after) : (double)NAN;
         if (after != end) row[k] = (double)NAN;
@@ -44,8 +45,8 @@ int main(void) {
     for (int j = 1; j <= VEILNET_NUMBERS; j++) printf(",z%d", j);
     printf("\n");
     while (fgets(line, sizeof line, stdin)) {
-        read_row(line, row);
-        number++;
+        read_row(line, row + number % VEILNET_WINDOW * COLUMNS);
+        if (++number % VEILNET_WINDOW) continue; /* a window is sent with its last row */
 #if VEILNET_KEPT
         veilnet_status status = veilnet_step(&state, row, veilnet_system_entropy, NULL, &message);
 #else

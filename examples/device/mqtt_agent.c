@@ -20,15 +20,14 @@
 #include <unistd.h>
 
 #include "entropy.h"
-#include "journal.h"
+#include "release.h"
 
 #define PAGE ((size_t)65536)
 #define AGAIN 5 /* seconds after which a message without a receipt is sent again */
 
 static struct {
-    uint8_t secret[VEILNET_SECRET];
+    veilnet_device device;
     char messages[256], receipts[256];
-    veilnet_journal journal;
     uint64_t waiting; /* the number of the message that is on its way, 0 for none */
     int settled;      /* what a receipt said of it */
     int listening;    /* whether receipts would arrive */
@@ -61,7 +60,7 @@ static void open_journal(const char *path) {
     file = open(path, O_RDWR | O_CREAT, 0600);
     if (file < 0) fail(path, strerror(errno));
     if (lseek(file, 0, SEEK_END) == 0 && (erase_page(&file, 0) || erase_page(&file, 1))) fail(path, strerror(errno));
-    veilnet_journal_status status = veilnet_journal_open(&agent.journal, &flash, veilnet_system_entropy, NULL);
+    veilnet_journal_status status = veilnet_journal_open(&agent.device.journal, &flash, veilnet_system_entropy, NULL);
     if (status == VEILNET_JOURNAL_DAMAGED) fail(path, "damaged: never begin anew with readings that were sent");
     if (status != VEILNET_JOURNAL_OK) fail(path, "cannot be read or written");
 }
@@ -82,7 +81,7 @@ static void on_subscribe(struct mosquitto *client, void *context, int id, int co
 static void on_message(struct mosquitto *client, void *context, const struct mosquitto_message *message) {
     (void)client, (void)context;
     int found = veilnet_receipt(
-        message->payload, (size_t)message->payloadlen, agent.secret, agent.journal.store, agent.waiting);
+        message->payload, (size_t)message->payloadlen, agent.device.secret, agent.device.journal.store, agent.waiting);
     if (found > 0) agent.settled = found;
 }
 
@@ -118,14 +117,14 @@ static void send_all(struct mosquitto *client) {
     uint8_t bytes[VEILNET_MESSAGE_BYTES];
     size_t count;
     veilnet_journal_status status;
-    while ((status = veilnet_journal_waiting(&agent.journal, bytes, &count, &agent.waiting)) == VEILNET_JOURNAL_OK) {
+    while ((status = veilnet_journal_waiting(&agent.device.journal, bytes, &count, &agent.waiting)) == VEILNET_JOURNAL_OK) {
         time_t sent = 0;
         for (agent.settled = 0; !agent.settled; pump(client))
             if (agent.listening && time(NULL) - sent >= AGAIN &&
                 mosquitto_publish(client, NULL, agent.messages, (int)count, bytes, 1, false) == MOSQ_ERR_SUCCESS)
                 sent = time(NULL);
         if (agent.settled == 2) fprintf(stderr, "message %llu was refused\n", (unsigned long long)agent.waiting);
-        if (veilnet_journal_done(&agent.journal, agent.waiting) != VEILNET_JOURNAL_OK) fail("journal", "failed");
+        if (veilnet_journal_done(&agent.device.journal, agent.waiting) != VEILNET_JOURNAL_OK) fail("journal", "failed");
     }
     if (status != VEILNET_JOURNAL_NONE) fail("journal", "failed");
 }
@@ -143,28 +142,14 @@ static uint64_t read_row(char *line, double *row) {
     return epoch;
 }
 
-/* Take the epoch, draw, keep, in this order: what was kept is sent by send_all. */
+/* What was kept is sent by send_all. */
 static void sanitize(uint64_t epoch, const double *row) {
-    uint8_t bytes[VEILNET_MESSAGE_BYTES];
-    veilnet_message message;
-    uint64_t after = VEILNET_KEPT ? agent.journal.told : 0;
-    veilnet_journal_status taken = veilnet_journal_reserve(&agent.journal, epoch);
+    veilnet_status became;
+    veilnet_journal_status taken =
+        veilnet_release(&agent.device, epoch, row, veilnet_system_entropy, NULL, &became);
     if (taken == VEILNET_JOURNAL_OLD) return; /* sent before */
     if (taken != VEILNET_JOURNAL_OK) fail("journal", "failed");
-#if VEILNET_KEPT
-    static veilnet_state state;
-    static uint64_t last; /* epoch in the memory; what was kept before a restart is forgotten, which counts as missed */
-    if (last ? epoch > last + 1 : after > 0) veilnet_step(&state, NULL, veilnet_system_entropy, NULL, &message);
-    if (!last && after > 0) row = NULL;
-    veilnet_status status = veilnet_step(&state, row, veilnet_system_entropy, NULL, &message);
-    last = epoch;
-#else
-    veilnet_status status = veilnet_sanitize(row, veilnet_system_entropy, NULL, &message);
-#endif
-    if (status == VEILNET_NO_ENTROPY) fail("random bytes", "the system gave none: nothing was sent");
-    size_t count = veilnet_pack(bytes, agent.secret, agent.journal.store, agent.journal.sequence, epoch, after,
-                                status == VEILNET_OK ? &message : NULL);
-    if (veilnet_journal_keep(&agent.journal, bytes, count) != VEILNET_JOURNAL_OK) fail("journal", "failed");
+    if (became == VEILNET_NO_ENTROPY) fail("random bytes", "the system gave none: nothing was sent");
 }
 
 static void read_secret(const char *keys) {
@@ -175,7 +160,7 @@ static void read_secret(const char *keys) {
     if (!file) fail(path, strerror(errno));
     for (size_t i = 0; i < VEILNET_SECRET; i++) {
         if (fscanf(file, "%2x", &byte) != 1) fail(path, "expected 64 hexadecimal digits");
-        agent.secret[i] = (uint8_t)byte;
+        agent.device.secret[i] = (uint8_t)byte;
     }
     fclose(file);
 }

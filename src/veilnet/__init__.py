@@ -9,108 +9,66 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from veilnet._core.errors import (
-        Infeasible,
-        InvalidNetwork,
-        InvalidPlan,
-        InvalidReading,
-        InvalidRequest,
-        MissingExtra,
-        NotObservable,
-        VeilnetError,
-    )
-    from veilnet.agent.memory import Memory
-    from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.agent.stream import Stream
-    from veilnet.auditing.auditor import Audit, audit
-    from veilnet.auditing.ledger import Ledger
-    from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
-    from veilnet.bounds.detectability import Detectability, detectability
-    from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
-    from veilnet.calibration.fitting import Calibration, DoubtfulModel, fit, fit_report
-    from veilnet.centre.drift import Drift
-    from veilnet.centre.estimates import Estimate
-    from veilnet.centre.fusion import Fusion
-    from veilnet.designs.choice import design
-    from veilnet.designs.frontiers import Frontier, Point, frontier
-    from veilnet.designs.questions import Worst
-    from veilnet.designs.secrets import Accuracy, Auc, Mu, Power
-    from veilnet.designs.standard_errors import AtLeast, Times
-    from veilnet.model.coloured import ColouredNoise
-    from veilnet.model.common import CommonNoise
-    from veilnet.model.doubts import Doubt
-    from veilnet.model.dynamics import Dynamics
-    from veilnet.model.network import Network, Prior
-    from veilnet.model.secret import Secret
-    from veilnet.plans.plan import Plan
-    from veilnet.plans.verification import verify
-    from veilnet.sums.merging import SumGroups
-    from veilnet.symbols.learning import learn_symbols
-    from veilnet.symbols.plan import SymbolPlan
-    from veilnet.verdict.exact_test import Verdict, check
+if TYPE_CHECKING:  # the same names, for those who read types
+    from veilnet._core.errors import Infeasible as Infeasible
+    from veilnet._core.errors import InvalidNetwork as InvalidNetwork
+    from veilnet._core.errors import InvalidPlan as InvalidPlan
+    from veilnet._core.errors import InvalidReading as InvalidReading
+    from veilnet._core.errors import InvalidRequest as InvalidRequest
+    from veilnet._core.errors import MissingExtra as MissingExtra
+    from veilnet._core.errors import NotObservable as NotObservable
+    from veilnet._core.errors import VeilnetError as VeilnetError
+    from veilnet.agent.memory import Memory as Memory
+    from veilnet.agent.sanitizer import Sanitizer as Sanitizer
+    from veilnet.agent.stream import Stream as Stream
+    from veilnet.auditing.auditor import Audit as Audit
+    from veilnet.auditing.auditor import audit as audit
+    from veilnet.auditing.ledger import Ledger as Ledger
+    from veilnet.auditing.options import DifferentialPrivacy as DifferentialPrivacy
+    from veilnet.auditing.options import LedgerCheck as LedgerCheck
+    from veilnet.auditing.options import Trials as Trials
+    from veilnet.auditing.options import WhatIf as WhatIf
+    from veilnet.bounds.detectability import Detectability as Detectability
+    from veilnet.bounds.detectability import detectability as detectability
+    from veilnet.bounds.knowledge import bits_revealed as bits_revealed
+    from veilnet.bounds.knowledge import crlb as crlb
+    from veilnet.bounds.knowledge import privacy as privacy
+    from veilnet.bounds.knowledge import privacy_limit as privacy_limit
+    from veilnet.bounds.knowledge import utility as utility
+    from veilnet.calibration.fitting import Calibration as Calibration
+    from veilnet.calibration.fitting import DoubtfulModel as DoubtfulModel
+    from veilnet.calibration.fitting import fit as fit
+    from veilnet.calibration.fitting import fit_report as fit_report
+    from veilnet.centre.drift import Drift as Drift
+    from veilnet.centre.estimates import Estimate as Estimate
+    from veilnet.centre.fusion import Fusion as Fusion
+    from veilnet.designs.choice import design as design
+    from veilnet.designs.frontiers import Frontier as Frontier
+    from veilnet.designs.frontiers import Point as Point
+    from veilnet.designs.frontiers import frontier as frontier
+    from veilnet.designs.questions import Worst as Worst
+    from veilnet.designs.secrets import Accuracy as Accuracy
+    from veilnet.designs.secrets import Auc as Auc
+    from veilnet.designs.secrets import Mu as Mu
+    from veilnet.designs.secrets import Power as Power
+    from veilnet.designs.standard_errors import AtLeast as AtLeast
+    from veilnet.designs.standard_errors import Times as Times
+    from veilnet.model.coloured import ColouredNoise as ColouredNoise
+    from veilnet.model.common import CommonNoise as CommonNoise
+    from veilnet.model.doubts import Doubt as Doubt
+    from veilnet.model.dynamics import Dynamics as Dynamics
+    from veilnet.model.network import Network as Network
+    from veilnet.model.network import Prior as Prior
+    from veilnet.model.secret import Secret as Secret
+    from veilnet.plans.plan import Plan as Plan
+    from veilnet.plans.verification import verify as verify
+    from veilnet.sums.merging import SumGroups as SumGroups
+    from veilnet.symbols.learning import learn_symbols as learn_symbols
+    from veilnet.symbols.plan import SymbolPlan as SymbolPlan
+    from veilnet.verdict.exact_test import Verdict as Verdict
+    from veilnet.verdict.exact_test import check as check
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "Accuracy",
-    "AtLeast",
-    "Auc",
-    "Audit",
-    "Calibration",
-    "ColouredNoise",
-    "CommonNoise",
-    "Detectability",
-    "DifferentialPrivacy",
-    "Doubt",
-    "DoubtfulModel",
-    "Drift",
-    "Dynamics",
-    "Estimate",
-    "Frontier",
-    "Fusion",
-    "Infeasible",
-    "InvalidNetwork",
-    "InvalidPlan",
-    "InvalidReading",
-    "InvalidRequest",
-    "Ledger",
-    "LedgerCheck",
-    "Memory",
-    "MissingExtra",
-    "Mu",
-    "Network",
-    "NotObservable",
-    "Plan",
-    "Point",
-    "Power",
-    "Prior",
-    "Sanitizer",
-    "Secret",
-    "Stream",
-    "SumGroups",
-    "SymbolPlan",
-    "Times",
-    "Trials",
-    "VeilnetError",
-    "Verdict",
-    "WhatIf",
-    "Worst",
-    "audit",
-    "bits_revealed",
-    "check",
-    "crlb",
-    "design",
-    "detectability",
-    "fit",
-    "fit_report",
-    "frontier",
-    "learn_symbols",
-    "privacy",
-    "privacy_limit",
-    "utility",
-    "verify",
-]
 
 # Where each name lives.
 _NAMES_IN = {
@@ -155,6 +113,7 @@ _NAMES_IN = {
     "auditing.options": ("WhatIf", "Trials", "DifferentialPrivacy", "LedgerCheck"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_IN.items() for name in names}
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
@@ -166,4 +125,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return __all__

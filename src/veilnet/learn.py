@@ -217,7 +217,7 @@ class _OfSymbols(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         return np.asarray(list(self._columns), dtype=object)
 
-    def _told(self, X: Any) -> Any:
+    def _estimated(self, X: Any) -> Any:
         sent = self.transform(X)
         return self.plan_.estimate(dict(zip(self._columns, sent.T, strict=True)))
 
@@ -243,9 +243,9 @@ class SymbolClassifier(ClassifierMixin, _OfSymbols):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """(T, K) probabilities of ``classes_``."""
-        told = self._told(X).probabilities
+        probabilities = self._estimated(X).probabilities
         return np.asarray(
-            told[:, [self.plan_.centre.classes.index(_as_text(each)) for each in self.classes_]]
+            probabilities[:, [self.plan_.centre.classes.index(_as_text(each)) for each in self.classes_]]
         )
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
@@ -266,7 +266,7 @@ class SymbolRegressor(RegressorMixin, _OfSymbols):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """Estimates of y."""
-        return np.asarray(self._told(X).public)
+        return np.asarray(self._estimated(X).public)
 
     def _cells(self, y: Any) -> list[float]:
         return np.asarray(y, float).tolist()  # type: ignore[no-any-return]
@@ -372,7 +372,7 @@ def _network_with_common_factor(
     """
     if readings.shape[1] < 2:
         raise InvalidRequest(
-            "X: what readings have in common cannot be told from one alone (n_features = 1); give "
+            "X: what readings have in common cannot be seen from one alone (n_features = 1); give "
             "sensitive= to fit, or more columns"
         )
     _refuse_few(public)

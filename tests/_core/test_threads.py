@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from veilnet._core import threads
 from veilnet._core.threads import one_thread
 
 
@@ -48,7 +49,7 @@ def test_threads_of_one_process_share_the_limit() -> None:
         assert blas_threads() == 2
 
 
-def test_a_limit_raised_inside_is_lowered_by_whoever_enters_next_and_all_is_restored() -> None:
+def test_a_limit_raised_inside_is_lowered_by_the_next_to_enter_and_all_is_restored() -> None:
     with threadpool_limits(limits=2):
         with one_thread():
             raised = threadpool_limits(limits=2)  # as a library does that is loaded meanwhile
@@ -68,5 +69,16 @@ def test_an_error_gives_the_threads_back() -> None:
 def test_without_threadpoolctl_nothing_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     with threadpool_limits(limits=2):
         monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+        monkeypatch.setattr(threads, "_found", None)
         with one_thread():
             assert blas_threads() == 2
+
+
+def test_libraries_are_looked_for_again_when_modules_were_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with one_thread():
+        before = threads._found
+    with one_thread():
+        assert threads._found is before
+    monkeypatch.setitem(sys.modules, "a_module_of_this_test", sys)
+    with one_thread():
+        assert threads._found is not before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import json
 import os
@@ -23,7 +22,7 @@ from helpers.networks import random_network
 from veilnet import cli
 from veilnet.auditing import Ledger
 from veilnet.auditing.ledger import verify_ledger
-from veilnet.io import _chain, outbox
+from veilnet.io import _sqlite, outbox
 from veilnet.io.agent_store import AgentStore
 from veilnet.io.released_rows import ReleasedRows
 from veilnet.io.sanitizer_files import save_sanitizer
@@ -119,42 +118,63 @@ def test_processes_share_one_file(plan: Plan, tmp_path: Path) -> None:
     assert Ledger(tmp_path / "l", plan.network).count == 20
 
 
-@pytest.mark.parametrize("written", [0, 1, 40])
-def test_a_full_disk_leaves_the_ledger_as_it_was(written: int, plan: Plan, tmp_path, monkeypatch) -> None:
-    """A torn line stayed behind, and the advice was to restore a copy: to forget releases."""
+def test_a_full_disk_leaves_the_ledger_as_it_was(plan: Plan, tmp_path: Path, monkeypatch) -> None:
+    """And so does another writer that does not let it go."""
     ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
     ledger.record(plan)
-    before = (tmp_path / "l").read_bytes()
-    real = os.write
-    room = [written]
+    real = _sqlite.connect
 
-    def write(handle: int, content: bytes) -> int:
-        if room[0] == 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        done = real(handle, bytes(content)[: room[0]])
-        room[0] -= done
-        return done
+    def without_room(path: Path | None, **options: bool) -> sqlite3.Connection:
+        database = real(path, **options)
+        (pages,) = database.execute("PRAGMA page_count").fetchone()
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        return database
 
-    monkeypatch.setattr(_chain.os, "write", write)
-    with pytest.raises(vn.VeilnetError, match=r"the disk is full.*nothing may be released.*make room"):
-        ledger.record(plan)
+    monkeypatch.setattr(_sqlite, "connect", without_room)
+    with pytest.raises(vn.VeilnetError, match="full"):
+        list(map(ledger.record, [plan] * 60))  # until the page is full
     monkeypatch.undo()
+    before, head, count = (tmp_path / "l").read_bytes(), ledger.head, ledger.count
+    monkeypatch.setattr(_sqlite, "_PATIENCE", 0.01)
+    with closing(sqlite3.connect(tmp_path / "l")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(vn.VeilnetError, match="locked"):
+            ledger.record(plan)
     assert (tmp_path / "l").read_bytes() == before
-    ledger.record(plan)
-    assert ledger.verify(releases=2) == []
-
-
-def test_a_torn_line_is_no_entry_and_does_not_stop_the_ledger(plan: Plan, tmp_path: Path) -> None:
-    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
-    ledger.record(plan)
-    head = ledger.head
-    with (tmp_path / "l").open("ab") as file:
-        file.write(b'{"entry":2,"plan":"ab')  # the power failed
     again = Ledger(tmp_path / "l", plan.network)
-    assert (again.count, again.head) == (1, head)
-    assert "torn" in "; ".join(again.verify(head, 1))
+    assert (ledger.count, ledger.head) == (again.count, again.head) == (count, head)
+    ledger.record(plan)
+    assert ledger.verify(head, count + 1) == []
+
+
+_KILLED = """
+import os, pickle, sys
+from veilnet.io import _chain
+ledger, plan = pickle.load(open(sys.argv[1], "rb"))
+real = _chain.Chain.append
+def killed(self, entry):
+    self._database.execute("PRAGMA cache_size = 0")  # pages reach the file before the commit
+    real(self, entry)
+    self._database.executemany("UPDATE entries SET hash = ?", [("0" * 64,)])
+    os._exit(9)
+_chain.Chain.append = killed
+ledger.record(plan)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_the_ledger_as_it_was(plan: Plan, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    for _ in range(3):
+        ledger.record(plan)
+    (tmp_path / "both").write_bytes(pickle.dumps((ledger, plan)))
+    environment = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    command = [sys.executable, "-c", _KILLED, str(tmp_path / "both")]
+    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == 9
+    assert (tmp_path / "l-journal").stat().st_size > 0
+    again = Ledger(tmp_path / "l", plan.network)
+    assert (again.count, again.head) == (3, ledger.head)
     again.record(plan)
-    assert again.verify(head, 2) == []
+    assert again.verify(ledger.head, 4) == []
 
 
 def test_another_networks_plan_is_not_recorded(plan: Plan, tmp_path: Path) -> None:
@@ -170,11 +190,11 @@ def test_another_networks_plan_is_not_recorded(plan: Plan, tmp_path: Path) -> No
 
 def test_deep_nesting_is_refused(plan: Plan, tmp_path: Path) -> None:
     Ledger.create(tmp_path / "l", plan.network, -0.99).record(plan)
-    whole = (tmp_path / "l").read_bytes().splitlines(keepends=True)
-    for line in (b"[" * 200_000 + b"\n", b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"\n"):
-        for content in (line, whole[0] + line):
-            (tmp_path / "l").write_bytes(content)
-            assert "does not continue" in "; ".join(verify_ledger(tmp_path / "l", plan.network))
+    for place in (1, 0):
+        for text in ("[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000):
+            with closing(sqlite3.connect(tmp_path / "l")) as database, database:
+                database.execute("UPDATE entries SET entry = ? WHERE place = ?", (text, place))
+            assert f"entry {place} " in "; ".join(verify_ledger(tmp_path / "l", plan.network))
 
 
 def test_copies_are_sound_each_and_the_centres_count_decides(plan: Plan, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_mixed_readings_are_not_alarming() -> None:
     assert "no resolution" in found.notes[0]  # exact numbers protect continuous readings only
     assert not inspect(sanitizer([[0.7, 0.5, -0.3]], [1.0])).notes
     (dithered,) = inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0.1, 0.1])).notes
-    assert dithered.startswith("before they are combined, readings are moved at random")
+    assert "dithered before they are combined" in dithered
     assert (
         "some readings are continuous"
         in inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0, 0])).notes[1]
@@ -422,10 +422,12 @@ def test_verify_and_inspect_say_what_becomes_of_readings_in_steps(
         assert run(["verify", str(tmp_path / name)]) == 0
         said = " ".join(capfd.readouterr().out.split())
         assert ("No resolution was stated for kitchen" in said) == (name == "unstated")
-        assert ("dithered by a step or two of their resolution" in said) == (name == "stated")
+        assert ("dithered by one or two steps" in said) == (name == "stated")
         assert run(["inspect", str(tmp_path / name / "hall.json")]) == 0
         said = " ".join(capfd.readouterr().out.split())
-        steps = "moved at random: temperature (±0.1), humidity (±0.05) and vibration (±0.25)"
+        steps = (
+            "dithered before they are combined: temperature (±0.1), humidity (±0.05) and vibration (±0.25)"
+        )
         assert (steps in said) == (name == "stated")
         assert ("this file states no resolution" in said) == (name == "unstated")
 

@@ -23,7 +23,7 @@ from veilnet.live.metrics import MetricsServer
     ],
 )
 def test_metrics_answer_to_the_names_of_the_loopback_alone(hosts: list[str], code: int) -> None:
-    server = MetricsServer(0, lambda: "veilnet_epoch 7\n").start()
+    server = MetricsServer(0, lambda: [("epoch", "The newest epoch.", {"": 7})]).start()
     try:
         port = int(server.address.split(":")[2].split("/")[0])
         asking = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -12,7 +12,7 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network
 from veilnet.auditing import Ledger
-from veilnet.io import _atomic, _chain, _locking
+from veilnet.io import _atomic, _locking
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.message_streams import MessageMark
 from veilnet.io.outbox import Sink, added_to
@@ -32,7 +32,7 @@ def plan() -> Plan:
 
 
 def without_locks(monkeypatch, code: int) -> None:
-    def take(handle: int, *, wait: bool, shared: bool) -> None:
+    def take(handle: int, *, wait: bool, shared: bool = False) -> None:
         del handle, wait, shared
         raise OSError(code, os.strerror(code))
 
@@ -50,25 +50,6 @@ def without_links(monkeypatch, code: int = errno.EPERM) -> None:
 
 
 @pytest.mark.parametrize(("code", "says"), FAILURES)
-def test_a_ledger_is_not_written_without_its_lock(code, says, plan: Plan, tmp_path, monkeypatch) -> None:
-    """Whoever was ready to wait for the lock went on without it."""
-    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
-    ledger.record(plan)
-    before = (tmp_path / "l").read_bytes()
-    without_locks(monkeypatch, code)
-    with pytest.raises(vn.VeilnetError, match=says):
-        ledger.record(plan)
-    for wait in (True, False):
-        with (
-            pytest.raises(vn.VeilnetError, match=says),
-            _chain.open_chain(tmp_path / "l", "veilnet-ledger/3", wait=wait),
-        ):
-            pytest.fail("the ledger was opened to be written")
-    assert (tmp_path / "l").read_bytes() == before
-    assert Ledger(tmp_path / "l", plan.network).count == 1  # reading needs none
-
-
-@pytest.mark.parametrize(("code", "says"), FAILURES)
 def test_messages_are_not_added_without_a_lock(code, says, tmp_path: Path, monkeypatch) -> None:
     out, mark = tmp_path / "m.csv", MessageMark("cf6785d0", "kitchen")
     with AgentStore(None, "kitchen") as store, added(out, store, mark):
@@ -82,7 +63,7 @@ def test_messages_are_not_added_without_a_lock(code, says, tmp_path: Path, monke
 
 
 def added(out: Path, store: AgentStore, mark: MessageMark) -> AbstractContextManager[Sink]:
-    return added_to(out, store, "csv", 1, mark, told=False, first=b"")
+    return added_to(out, store, "csv", 1, mark, says_missed=False, first=b"")
 
 
 def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_our_own_file_is_continued_wherever_it_was_cut_off(suffix, agent, tmp_pa
             with AgentStore(None, agent) as store:
                 _kept(store, agent, values)
                 store.settle([(1, known)] if known else [], file=end)
-                with outbox.added_to(out, store, suffix, 2, mark, told=False, first=b"") as sink:
+                with outbox.added_to(out, store, suffix, 2, mark, says_missed=False, first=b"") as sink:
                     sink.deliver()
                 assert out.read_bytes() == whole
                 assert store.count_waiting() == 0
@@ -370,7 +370,7 @@ def test_outputs_are_looked_at_before_anything_is_computed(folder, tmp_path, pip
         assert pipe(["fuse", folder / "center.json", f"kitchen={source}", "--out", out])[0] == 2
     assert out.read_text() == "old\n"
     house().save(tmp_path / "house.toml")
-    code, text, err = pipe(["frontier", tmp_path / "house.toml", "--out", tmp_path / "nowhere/x.png"])
+    code, text, err = pipe(["frontier", tmp_path / "house.toml", "--plot", tmp_path / "nowhere/x.svg"])
     assert (code, text) == (2, "")
     assert "there is no folder" in err
     assert pipe(["frontier", tmp_path / "house.toml", "--csv", tmp_path / "nowhere/x.csv"])[0] == 2

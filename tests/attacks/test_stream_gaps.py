@@ -40,9 +40,7 @@ def _error_with_gaps(plan: vn.Plan, name: str) -> float:
     return float(np.trace(raw.error(rows, hindsight=True)) * (1 + plan.privacy_with_gaps[name]))
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(slow, marks=pytest.mark.long) for slow in range(2, 6))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(slow, marks=pytest.mark.long) for slow in range(1, 6))])
 def test_no_pattern_of_gaps_leaves_less_than_is_stated(seed: int) -> None:
     """The whole window as one Gaussian: gaps of 1, 3 and 10 rows, of one agent and of all, two in a row, restarts."""
     noise = NOISES[seed % 3]

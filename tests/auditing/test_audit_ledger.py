@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 import veilnet as vn
 from helpers.networks import direct_error, direct_information, prior_information, random_network
 from veilnet.auditing import Ledger
-from veilnet.auditing.ledger import verify_ledger
+from veilnet.auditing.ledger import _FORMAT as FORMAT
+from veilnet.auditing.ledger import ledger_rows, verify_ledger
+from veilnet.io._chain import open_chain
 from veilnet.plans.plan import Plan, make_plan
 
 
@@ -88,47 +91,62 @@ def test_every_change_is_noticed(plans: tuple[Plan, Plan], tmp_path: Path) -> No
         ledger.record(plan)
         heads.append(ledger.head)
     sound = path.read_bytes()
-    lines = sound.splitlines(keepends=True)
     for head in (None, *heads):
         assert ledger.verify(head, 4) == []
 
-    def problems(content: bytes, head: str | None = None, releases: int | None = None) -> str:
-        path.write_bytes(content)
+    def problems(change: str = "", head: str | None = None, releases: int | None = None) -> str:
+        path.write_bytes(sound)
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(change)
         return "; ".join(verify_ledger(path, plan.network, head, releases))
 
-    changed = sound.replace(b'"releases":1', b'"releases":2', 1)
-    assert "line 2" in problems(changed)
-    assert "line 3" in problems(b"".join([*lines[:2], *lines[3:]]))
-    assert "line 2" in problems(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
-    assert "torn" in problems(sound[:-5])
-    assert "empty" in problems(b"")
-    assert "line 1" in problems(b"[1]\n")
+    altered = """UPDATE entries SET entry = replace(entry, '"releases":1', '"releases":2') WHERE place = 1"""
+    removed = "DELETE FROM entries WHERE place = 2; UPDATE entries SET place = place - 1 WHERE place > 2"
+    swapped = "UPDATE entries SET place = -place WHERE place < 3;"
+    swapped += "UPDATE entries SET place = 3 + place WHERE place < 0"
+    for change, place in (
+        (altered, 1), (removed, 2), (swapped, 1), ("DELETE FROM entries WHERE place = 2", 2),
+        ("DELETE FROM entries", 0), ("UPDATE entries SET entry = '[1]'", 0), ("UPDATE entries SET entry = x'00'", 0),
+        ("UPDATE entries SET hash = 7 WHERE place = 4", 4), ("UPDATE entries SET place = 9 WHERE place = 4", 4),
+    ):  # fmt: skip
+        assert f"entry {place} " in problems(change), change
+    assert "damaged" in problems("DROP TABLE entries")
+    for content in (b"", sound[:-5], sound[:100], b"[1]\n"):
+        path.write_bytes(content)
+        assert len(verify_ledger(path, plan.network)) == 1
     # Set back to an earlier state: the chain holds, only the head that was kept tells.
-    back = b"".join(lines[:3])
+    back = "DELETE FROM entries WHERE place > 2"
     assert problems(back) == ""
-    assert "reset" in problems(back, heads[4])
+    for head in heads[3:]:
+        assert "reset" in problems(back, head)
     assert "4 releases were made, the ledger has 2" in problems(back, heads[2], 4)
     # Begun anew and filled up again, with other entries: as long as before.
     path.unlink()
     again = Ledger.create(path, plan.network, -0.98)
     for _ in range(4):
         again.record(plan)
-    assert "rewritten" in problems(path.read_bytes(), heads[4])
+    assert "rewritten" in "; ".join(verify_ledger(path, plan.network, heads[4]))
     path.unlink()
-    assert "no such ledger" in "; ".join(verify_ledger(path, plan.network, heads[4]))
+    assert "no such file" in "; ".join(verify_ledger(path, plan.network, heads[4]))
+
+
+def forge(path: Path, place: int, change: dict[str, object]) -> None:
+    """Change one entry, and chain all anew."""
+    with open_chain(path, FORMAT) as chain:
+        entries = list(chain.read())
+        chain._database.execute("DELETE FROM entries")
+        chain.hashes.clear()
+        entries[place] |= change
+        for entry in entries:
+            chain.append(entry)
 
 
 def test_a_rewritten_chain_that_leaves_too_little_privacy(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
     """Hashes are no signatures: a forger can extend the chain, but not leave too little privacy unnoticed."""
-    from veilnet.io._chain import _digest
-
     plan, _ = plans
     path = tmp_path / "l"
     Ledger.create(path, plan.network, 0.5 * plan.privacy["g0"]).record(plan)
-    line = json.loads(path.read_text().splitlines()[1])
-    entry = {k: v for k, v in line.items() if k not in ("hash", "previous")} | {"releases": 10**6}
-    forged = {**entry, "previous": line["previous"], "hash": _digest(entry, line["previous"])}
-    path.write_text(path.read_text().splitlines()[0] + "\n" + json.dumps(forged) + "\n")
+    forge(path, 1, {"releases": 10**6})
     assert "that has to remain" in "; ".join(verify_ledger(path, plan.network))
 
 
@@ -141,19 +159,10 @@ def test_a_rewritten_chain_that_leaves_too_little_privacy(plans: tuple[Plan, Pla
 def test_a_rewritten_chain_of_nonsense(
     plans: tuple[Plan, Plan], tmp_path: Path, line: int, change: dict[str, object]
 ) -> None:
-    from veilnet.io._chain import _digest
-
     plan, _ = plans
     path = tmp_path / "l"
     Ledger.create(path, plan.network, 0.0).record(plan)
-    lines, previous = [], ""
-    for place, text in enumerate(path.read_text().splitlines()):
-        entry = {k: v for k, v in json.loads(text).items() if k not in ("hash", "previous")}
-        entry |= change if place == line else {}
-        digest = _digest(entry, previous)
-        lines.append(json.dumps({**entry, "previous": previous, "hash": digest}))
-        previous = digest
-    path.write_text("\n".join(lines) + "\n")
+    forge(path, line, change)
     assert len(verify_ledger(path, plan.network)) == 1
 
 
@@ -176,3 +185,16 @@ def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
         Ledger.create(tmp_path / "m", plan.network, {})
     with pytest.raises(vn.InvalidRequest, match="unknown"):
         Ledger.create(tmp_path / "m", plan.network, {"nobody": 1.0})
+
+
+def test_an_audit_says_whether_it_is_whole_and_what_is_left(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
+    plan, _ = plans
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    ledger.record(plan)
+    whole, left = ledger_rows(plan, vn.LedgerCheck(ledger.path, ledger.head, 1))
+    assert (whole.verdict, whole.figures["releases"], whole.figures["head"]) == ("ok", 1, ledger.head)
+    assert left.found == ledger.remaining(plan)
+    assert ledger_rows(plan, vn.LedgerCheck(ledger.path))[0].verdict == "warn", "a reset would go unnoticed"
+    for head, releases in ((f"1-{64 * '0'}", 1), (ledger.head, 2)):
+        (broken,) = ledger_rows(plan, vn.LedgerCheck(ledger.path, head, releases))
+        assert (broken.verdict, broken.found) == ("fail", "not whole")

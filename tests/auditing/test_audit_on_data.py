@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from veilnet.auditing import Audit, Row
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.error_rows import Judged, error_row
 from veilnet.auditing.attack.held_out import Samples
-from veilnet.auditing.attack.model_fit import model_row
+from veilnet.auditing.attack.single_rows import model_row
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
@@ -88,10 +89,10 @@ def test_rows_show_guessing_raw_promised_and_sent_in_units_and_as_parts(plan: Pl
 
 def test_the_last_paragraph_says_what_was_promised_found_unclear_and_next(plan: Plan) -> None:
     text = audit(plan, log(150, 0, memory=0.95)).conclusion()
-    assert "Promised: what is sent tells u to ±0.41 °C and g no better than ±1.0 %" in text
-    assert "Nothing can be told from" in text
+    assert re.search(r"u ±\S+ / ±0.41 / .* °C; g ±\S+ / ±1.0 / .* %", text)
+    assert "Undecided: " in text
     assert "What to do next: audit again on more rows" in text
-    assert text.index("Promised") < text.index("Found") < text.index("Nothing can") < text.index("next")
+    assert text.index("Promised") < text.index("Found") < text.index("Undecided") < text.index("next")
     simulated = vn.audit(plan, only=["attackers"], trials=vn.Trials(attackers=["ridge"], rows=4000))
     assert "simulated rows: whether the model describes the world was not looked at" in simulated.conclusion()
     assert all(row.what.endswith("simulated") for row in simulated.rows)
@@ -294,7 +295,7 @@ def test_drift_is_told_from_a_broken_plan(plan: Plan) -> None:
     leak = np.asarray(plan.sanitizers["a"].compression)[0] + [0.0, 1.0]
     deployed = audit(plan, log(3000, 8), sanitizers={"a": lambda y: y @ leak[:, None]})
     assert by_name(deployed)["the model against these data"].verdict == "ok"
-    assert any("look at what is deployed first" in row.sentence for row in deployed.failed)
+    assert any("Look at what is deployed first" in row.sentence for row in deployed.failed)
 
 
 def test_dither_that_raw_readings_do_not_have_is_no_drift() -> None:

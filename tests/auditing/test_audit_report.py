@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +168,13 @@ def test_data_tell_what_a_plan_without_prior_counts_on_nobody_knowing() -> None:
         observe={"a": [[1, 0, 1], [0, 1, 1], [1, 1, 0]], "b": [[1, 0, 0.5], [0, 1, 2], [1, 0, 3]]},
         noise=0.1,
         public=[[1, 0, 0]],
-        private={"g": [0, 0, 1], "seen": [1, 0, 0]},
+        private={"g": [0, 0, 1]},
     )
     plan = vn.design(network)
     assert plan.privacy["g"] == np.inf
+    # No design takes what is public as private; a plan can have it all the same, with nothing hidden.
+    both = network.replace(private={**network.private, "seen": [1, 0, 0]})
+    plan = replace(plan, network=both, privacy={**plan.privacy, "seen": 0.0})
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3000, 3))
     data: dict[str, Any] = {
@@ -291,14 +295,14 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"what_if": vn.WhatIf(releases=3)}, "releases: only the section 'repetition' heeds it"),
-        ({"what_if": vn.WhatIf(agents_colluding=1)}, "only the section 'collusion' or 'dropout' heeds it"),
+        ({"what_if": vn.WhatIf(releases=3)}, "releases: only the section 'repetition' uses it"),
+        ({"what_if": vn.WhatIf(agents_colluding=1)}, "only the section 'collusion' or 'dropout' uses it"),
         ({"what_if": vn.WhatIf(model_error=0.1)}, "model_error: only the section 'models'"),
         ({"what_if": vn.WhatIf(agents_colluding=1, least_privacy=1.0), "only": ["dropout"]}, "least_privacy: only"),
         ({"trials": vn.Trials(attackers=["ridge"])}, "attackers: only the section 'attackers'"),
         ({"differential_privacy": vn.DifferentialPrivacy(reading_bounds={})}, "reading_bounds: only the section"),
         ({"differential_privacy": vn.DifferentialPrivacy(delta=1e-5)}, "delta: only the section"),
-        ({"ledger": vn.LedgerCheck("x")}, "ledger: only the section 'ledger' heeds it"),
+        ({"ledger": vn.LedgerCheck("x")}, "ledger: only the section 'ledger' uses it"),
     ],
 )  # fmt: skip
 def test_options_without_effect_are_refused(options: dict[str, Any], words: str) -> None:

@@ -207,7 +207,7 @@ def test_a_value_is_worth_no_more_rows_than_it_comes_and_goes() -> None:
 
 def test_the_sections_share_one_rate_of_false_alarms() -> None:
     """Each has a part of it, and the parts of all that decide by chance add up to the whole, never to more."""
-    decide = (Section.DEPLOYED, Section.PROMISE, Section.ATTACKERS, Section.LATTICE)
+    decide = (Section.DEPLOYED, Section.PROMISE, Section.ATTACKERS, Section.LATTICE, Section.SUMS)
     parts = [part_of(section, 1e-6) for section in decide]
     on_data = [part_on_data(section, 0.01) for section in (Section.ATTACKERS, Section.LATTICE)]
     assert min(parts) > 0

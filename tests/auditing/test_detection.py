@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from scipy.special import expit
 
 from veilnet._core.types import Array, Booleans
-from veilnet.auditing.attack.class_rows import Told, two_verdicts
+from veilnet.auditing.attack.class_rows import Attempt, two_verdicts
 from veilnet.auditing.attack.detection import capital, knows_after, pairs_of, power_at
 from veilnet.auditing.row import Judgement, Row
 from veilnet.calibration.classes import Classes, measured
@@ -104,7 +104,7 @@ def test_who_knows_more_stops_soon_and_who_does_not_never() -> None:
     assert knows_after([score], pairs, 0.85, 1e-3) is None
 
 
-def slow_log(memory: float, leak: float, seed: int, rows: int = 2000) -> list[Told]:
+def slow_log(memory: float, leak: float, seed: int, rows: int = 2000) -> list[Attempt]:
     """An attacker of AUC 0.6 + ``leak`` where 0.6 is promised, with a nuisance like the one before in his scores.
 
     His own row is judged by the mean over all rows, at 0.001.
@@ -120,7 +120,7 @@ def slow_log(memory: float, leak: float, seed: int, rows: int = 2000) -> list[To
     row = Row(
         "s", "a on g (values)", 0.6, area.value, verdict, "", None, {"past rows": 0.0}, {"raw": "AUC 1.00"}
     )
-    return [Told(row, classes, told, stretches)]
+    return [Attempt(row, classes, told, stretches)]
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.9, 0.98])

@@ -51,8 +51,8 @@ def test_the_new_plan_is_that_of_fit_and_design(old) -> None:
     assert found.new.privacy == pytest.approx(vn.design(expected).privacy)
     words = {what: (promised, kept, now) for what, promised, kept, now in found.rows}
     raw = np.sqrt(vn.crlb(expected, old.sanitizers)[0, 0])
-    assert float(words["error of T_out"][1].removeprefix("±")) == pytest.approx(raw, rel=1e-3)
-    assert float(words["error of T_out"][2].removeprefix("±")) < raw
+    assert float(words["standard error of T_out"][1].removeprefix("±")) == pytest.approx(raw, rel=1e-3)
+    assert float(words["standard error of T_out"][2].removeprefix("±")) < raw
     assert "promised" in str(found)
 
 
@@ -144,8 +144,8 @@ def test_a_stream_needs_the_time_and_stays_a_stream() -> None:
         refit(plan, log(1, 0.8))
     found = refit(plan, log(1, 0.8), time="date")
     assert found.new.network.is_stream
-    assert {row[0] for row in found.rows} >= {"error of u", "standard error of g"}
-    assert str(found).endswith("with the old one it errs more.")
+    assert {row[0] for row in found.rows} >= {"standard error of u", "standard error of g grows"}
+    assert str(found).endswith("the old one errs more.")
 
 
 def test_plans_that_no_table_made_are_refused() -> None:
@@ -171,11 +171,14 @@ def test_the_command_compares_and_writes(old, tmp_path: Path, capsys) -> None:
     assert "choose another folder" in capsys.readouterr().err
     assert cli.run([*arguments, "--out", str(tmp_path / "spring")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "standard error of people: promised" in shown
+    assert "standard error of people grows" in shown
     assert vn.Plan.load(tmp_path / "spring").certificate.ok
     assert cli.run([*arguments, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert {row["what"] for row in answer["promises"]} >= {"error of T_out", "standard error of people"}
+    assert {row["what"] for row in answer["promises"]} >= {
+        "standard error of T_out",
+        "standard error of people grows",
+    }
 
 
 def test_the_command_reads_targets_as_design_does(old, tmp_path: Path, capsys) -> None:

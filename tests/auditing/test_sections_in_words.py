@@ -101,15 +101,14 @@ def test_no_privacy_is_negative_and_none_is_called_by_a_letter(
 
 
 def test_errors_have_units(report: AuditReport) -> None:
-    """The house gives every parameter a unit: each ± is followed by one, or by the one of its pair."""
+    """The house gives every parameter a unit: each ± is followed by one, or by the end of its range."""
     units = set(house().units.values())
     seen = 0
     for row in report.rows:
         for text in row.shown.values():
             for part in re.findall(r"±[^±]*", text):
                 seen += 1
-                words = part.removesuffix(" and ").split(" ", 1)
-                assert part.endswith(" and ") or words[1] in units, row.what
+                assert part.endswith(" to ") or part.split(" ", 1)[1] in units, row.what
     assert seen > 60
 
 
@@ -191,17 +190,17 @@ def test_a_promise_without_bound_is_said_in_words() -> None:
     network = vn.Network({"a": np.eye(2)}, 0.1, {"u": [1, 0]}, {"g": [0, 1]}, units={"g": "%"})
     plan = vn.design(network)
     assert promised_in_words(plan) == (
-        "Promised: what is sent tells u to ±0.32 and nothing of g (raw readings ±0.32 %, guessing without bound)."
+        "Promised standard errors, raw / sent / prior only: u ±0.32 / ±0.32 / ∞; g ±0.32 / ∞ / ∞ %."
     )
     silent = make_plan(network, {"a": vn.Sanitizer.silent(2)}, "test")
-    assert "tells nothing of u and nothing of g" in promised_in_words(silent)
+    assert "u ±0.32 / ∞ / ∞; g ±0.32 / ∞ / ∞ %" in promised_in_words(silent)
 
 
 def test_what_was_confirmed_is_what_is_said_to_be_promised() -> None:
     """A confirmed privacy stands above what doubles make of it."""
     network = vn.Network({"a": np.eye(2)}, 0.1, {"u": [1, 0]}, {"g": [0, 1]}, vn.Prior(covariance=np.eye(2)))
     plan = replace(vn.design(network), privacy={"g": 3.0})
-    assert f"g no better than ±{np.sqrt(1 / (1 + 10)) * 2:.2g}" in promised_in_words(plan)
+    assert f"/ ±{np.sqrt(1 / (1 + 10)) * 2:.2f} /" in promised_in_words(plan)
 
 
 def test_what_broken_rows_may_come_from_is_said_once_for_all_of_them() -> None:

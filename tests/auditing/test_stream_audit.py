@@ -327,6 +327,7 @@ def test_data_are_one_stream(plan: Plan) -> None:
     assert public.found == pytest.approx(public.promised, rel=0.15)
 
 
+@pytest.mark.long
 def test_gaps_of_data_were_missed_by_every_agent_and_times_number_the_rows(plan: Plan) -> None:
     """One row in ten is missing; the same log as a table with times, shuffled and with clocks that are off, is the
     same stream. Agents begin anew after a gap, which the model knows: public errors are as it says.

@@ -64,6 +64,7 @@ def test_a_promise_that_holds_in_the_model_is_broken_by_the_log() -> None:
     assert "BROKEN" in report.conclusion()
 
 
+@pytest.mark.long
 def test_where_the_log_follows_the_model_both_hold() -> None:
     """With power beside the AUC: of the model by its formula, of the log within its interval."""
     plan = vn.design(network(told=0.5))

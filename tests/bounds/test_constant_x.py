@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,26 @@ def test_streams_promise_all_rows_and_say_nothing_of_one() -> None:
     errors = typical_errors(network, vn.design(network).sanitizers)
     assert all(error.constant is None for error in errors.values())
     assert in_one_row(errors.values()) == []
+
+
+def test_an_error_that_many_rows_leave_as_it_is_is_not_said_to_fall() -> None:
+    """Where the prior is nearly all that is known 100 rows leave what one row leaves."""
+    network = house()
+    strict = typical_errors(network, vn.design(network, privacy=vn.Times(3.3)).sanitizers)
+    single = typical_errors(network, vn.design(network).sanitizers)
+    for errors in (strict, single):
+        (said,) = in_one_row(errors.values())
+        for name in network.private:
+            error = errors[name]
+            assert error.constant is not None
+            assert error.sent is not None
+            assert (f"{name} ±" in said) == (error.constant < 0.95 * error.sent)
+    stuck = [replace(error, constant=error.sent) for error in single.values()]
+    (said,) = in_one_row(stuck)
+    assert "±" not in said
+    (said,) = in_one_row([stuck[-1], *list(single.values())[:-1]])
+    assert f"on {stuck[-1].name} they" in said
+    assert f"{stuck[-1].name} ±" not in said
 
 
 def test_every_statement_of_a_row_plan_says_in_one_row(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -30,7 +30,7 @@ def as_stream(network: vn.Network) -> vn.Network:
     )  # fmt: skip
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 10**6),
     noise=st.sampled_from(ROW_NOISES),

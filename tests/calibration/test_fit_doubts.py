@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
     ("rows", "tables"),
     [
         (100, 20),
-        (1000, 5),
+        (1000, 2),
         (20_000, 1),
         pytest.param(1000, 20, marks=pytest.mark.long),
         pytest.param(20_000, 3, marks=pytest.mark.long),

@@ -80,8 +80,8 @@ def test_planted_dynamics_and_memories_are_found() -> None:
     told = found.promises["people"]
     for name in ("promised", "now", "hindsight"):
         assert getattr(told, name) == pytest.approx(getattr(truth, name), rel=0.05)
-    assert told.overstated > 1.2
-    assert f"{told.overstated:.3g} times too large" in str(made.report)
+    assert told.overstated > 1.1
+    assert f"{told.overstated:.3g} times too much" in str(made.report)
 
 
 def test_a_stream_describes_single_rows_as_the_row_model_does() -> None:
@@ -224,7 +224,7 @@ def test_what_goes_with_what() -> None:
     assert made.network.is_stream
     assert not np.any(made.network.one_row.R.matrix()[:2, 2])
     single = fit_report(data, **ROLES, time="t", stream=False)
-    assert "The network is one of single rows." in str(single.report)
+    assert "The network is for single rows." in str(single.report)
     assert any("made for one row" in sentence for sentence in single.warnings)
     assert not any("made for one row" in sentence for sentence in made.warnings)
     # what the stream counts is no doubt any more

@@ -129,7 +129,12 @@ def test_a_promise_is_stated_for_a_row_and_for_a_whole_group() -> None:
 
 @pytest.mark.parametrize(
     ("group", "words"),
-    [("nobody", "group: .*nobody"), ("a", "group: .*also a reading"), ("u", "another value in every row")],
+    [
+        ("nobody", "group: .*nobody"),
+        ("a", "group: .*also a reading"),
+        ("u", "group: .*a parameter"),
+        ("g", "group: .*a parameter"),
+    ],
 )
 def test_a_column_that_is_no_group_is_refused(group: str, words: str) -> None:
     with pytest.raises(vn.VeilnetError, match=words):

@@ -131,10 +131,10 @@ def test_what_was_held_out_is_in_files_estimates_and_words(tmp_path: Path) -> No
     assert far.outside[0]
     loud = vn.design(network.replace(held_out={"u": replace(held, beyond=3.0)}))
     whole = np.hypot(3.0, found.model_deviation[0])
-    assert f"±{whole:.2g} (model alone ±{found.model_deviation[0]:.2g}" in str(loud)
+    assert f"±{whole:.2g} (model: ±{found.model_deviation[0]:.2g}" in str(loud)
     alone = vn.fit(table, AGENTS, ["u"], ["g"], predictive=False)
     assert alone.held_out == {}
-    assert "model alone" not in str(vn.design(alone))
+    assert "held out of the fit" not in str(vn.design(alone))
 
 
 def test_errors_without_a_message_stay_infinite() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 import veilnet as vn
 from veilnet import cli
 from veilnet.calibration.fitting import fit_report
-from veilnet.calibration.limits import bulk, credible_limits
+from veilnet.calibration.limits import bulk, credible_limits, proposed_limits
 from veilnet.calibration.outliers import stays_at_one_value
 
 ROLES = {"agents": {"room": ["T", "CO2"], "hall": ["T2"]}, "public": ["T_out"], "private": ["people"]}
@@ -118,11 +118,43 @@ def test_limits_are_written_shown_and_can_be_left_out(tmp_path: Path, capsys) ->
     for agent, columns in ROLES["agents"].items():
         for place, name in enumerate(columns):
             low, high = (edge[place] for edge in saved.limits[agent])
-            assert (low, high) == credible_limits(data[name])
+            expected = credible_limits(data[name])
+            assert (low, high) == (max(expected[0], 0.0) if name == "CO2" else expected[0], expected[1])
             assert f"{low:.4g}..{high:.4g}" in shown
     assert cli.run([*command, "--no-limits", "--force"]) == 0
     assert not vn.Network.load(tmp_path / "house.toml").limits
     assert "any" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "edges"),
+    [("RH_kitchen", (0, 100)), ("RH1", (0, 100)), ("HumidityBath", (0, 100)), ("hall_co2", (0, None)),
+     ("Light", (0, None)), ("rheostat", (None, None)), ("T1", (None, None)), ("lightning", (None, None))],
+)  # fmt: skip
+def test_limits_stay_within_what_a_sensor_can_read(name: str, edges: tuple[float | None, ...]) -> None:
+    values = np.random.default_rng(2).uniform(38, 62, size=(500, 1))
+    wide = credible_limits(values[:, 0])
+    assert wide[0] < 0 < 100 < wide[1]
+    expected = tuple(wide[k] if edge is None else edge for k, edge in enumerate(edges))
+    found = proposed_limits(values, [name], {"room": slice(0, 1)})["room"]
+    assert (found[0][0], found[1][0]) == expected
+    # a log that goes beyond is believed: it counts in other units
+    shifted = proposed_limits(values - 50, [name], {"room": slice(0, 1)})["room"]
+    assert (shifted[0][0], shifted[1][0]) == credible_limits(values[:, 0] - 50)
+
+
+def test_a_sensor_often_at_its_end_gets_limits_that_a_design_takes() -> None:
+    """Of light that is 0 at night the normal law of the model has readings below 0: none may be cut off."""
+    rng = np.random.default_rng(3)
+    day = (rng.random(600) < 0.3).astype(float)
+    data = log(600) | {"Light": day * (450 + 60 * rng.standard_normal(600)), "people": day + rng.random(600)}
+    roles = ROLES | {"agents": {"room": ["T", "CO2"], "desk": ["Light"]}}
+    network = fit_report(data, **roles).network
+    low, high = (edge[0] for edge in network.limits["desk"])
+    light = data["Light"]
+    assert credible_limits(light)[0] < low < 0 < light.max() < high
+    assert stats.norm(light.mean(), light.std()).cdf(low) < 1e-6
+    assert sum(float(np.sum(each.beyond)) for each in vn.design(network).sanitizers.values()) < 1e-3
 
 
 # --- outliers are named

@@ -42,7 +42,7 @@ def fitted(sizes: list[int], **options: Any) -> Calibration:
         return fit_report(table, AGENTS, ["u"], named, **options)
 
 
-@pytest.mark.parametrize("time", [None, "time"])
+@pytest.mark.parametrize("time", [None, pytest.param("time", marks=pytest.mark.long)])
 @pytest.mark.parametrize("sizes", [[960, 40], [900, 40, 30, 30], [125] * 8])
 def test_a_sorted_log_is_fitted(sizes: list[int], time: str | None) -> None:
     """Resampling of blocks lost a class, and the fit ended in a bare LinAlgError."""

@@ -82,6 +82,7 @@ def test_the_quick_ceiling_is_that_of_check() -> None:
         assert np.expm1(quick[0, 0]) == pytest.approx(vn.check(network).ceiling["g"], rel=1e-9)
 
 
+@pytest.mark.long
 def test_without_a_prior_intervals_hold_the_truth_too_or_say_why_there_is_none() -> None:
     """Three agents send a number each and x has three entries: what is sent just determines it."""
     covered = 0

@@ -280,7 +280,7 @@ def test_many_sets_of_agents_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("messages", "message"),
     [
-        ({"lft": [1.0]}, "unknown 'lft'; known are 'left', 'right', 'both'"),
+        ({"lft": [1.0]}, r"unknown 'lft'.*left.*; known are 'left', 'right', 'both'"),
         ({"left": [1.0, 2.0]}, r"expected shape \(1,\) or \(T, 1\), found \(2,\); write z\[:, None\]"),
         ({"left": [[1.0]], "right": [[1.0], [2.0]]}, "same number of rows"),
         ({"left": [[1.0]], "right": [1.0]}, "'left' 1 rows, 'right' one row as a vector"),

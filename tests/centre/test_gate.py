@@ -24,7 +24,7 @@ from helpers.networks import random_network
 from veilnet import cli
 from veilnet._core.chi_square import log_tail, threshold
 from veilnet.centre.contradictions import redundancy
-from veilnet.centre.residuals import residuals
+from veilnet.centre.gate import residuals
 from veilnet.plans.plan import make_plan
 
 RATE = 0.02

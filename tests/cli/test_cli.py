@@ -142,7 +142,8 @@ def test_user_mistakes_are_one_line(verb, capsys, error: Exception, code: int, l
         (["probe", "--depth", "0"], "expected at least 1, found 0"),
         (["probe", "--depth", "10"], "expected at most 9, found 10"),
         (["probe", "--depth"], "--depth"),
-        (["probe", "further"], "unexpected argument 'further'"),
+        (["probe", "further"], "unexpected argument 'further' (see"),
+        (["probe", "--depth", "5", "%"], "write 5% without a space"),
         (["prob"], "did you mean probe?"),
     ],
 )
@@ -274,12 +275,20 @@ def test_json_spells_out_infinity(capsys) -> None:
         _shared.print_json(object())
 
 
+def test_sentences_keep_brackets_and_lines_that_a_pipe_can_take(capsys) -> None:
+    _shared._console.cache_clear()
+    _shared.show("[red]hall" + 60 * " and more")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[red]hall and")
+    assert 100 < max(map(len, lines)) <= 120
+
+
 def test_tables_keep_brackets_and_round_numbers(capsys) -> None:
-    _shared.console.print(_shared.table(["agent", "loss"], [["[red]hall", 1 / 3], ["kitchen", float("inf")]]))
+    _shared.show(_shared.table(["agent", "loss"], [["[red]hall", 1 / 3], ["kitchen", float("inf")]]))
     shown = capsys.readouterr().out
     assert "[red]hall" in shown
-    assert "0.3333 " in shown
-    assert "   inf " in shown
+    assert "0.3333" in shown
+    assert " inf" in shown
 
 
 def test_progress_is_silent_off_a_terminal(capsys) -> None:

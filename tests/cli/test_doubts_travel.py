@@ -88,6 +88,7 @@ def test_an_audit_is_kept_in_a_file_for_the_report(capsys) -> None:
     assert "about another plan" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_it_may_be_accepted_where_it_is_found(capsys) -> None:
     assert WORDS not in shown(capsys, *FIT, "--accept", "few-values")
     assert WORDS not in shown(capsys, "check", "house.toml")
@@ -98,7 +99,10 @@ def test_it_may_be_accepted_where_it_is_found(capsys) -> None:
     assert [doubt.accepted for doubt in vn.Plan.load("new").network.doubts] == [True]
 
 
-@pytest.mark.parametrize("verb", ["fit", "check", "design", "verify", "audit"])
+@pytest.mark.parametrize(
+    "verb",
+    ["check", *(pytest.param(slow, marks=pytest.mark.long) for slow in ("fit", "design", "verify", "audit"))],
+)
 def test_a_name_that_nothing_has_is_an_error(verb, capsys) -> None:
     shown(capsys, *FIT)
     shown(capsys, "design", "house.toml", "--out", "plan")

@@ -85,7 +85,7 @@ def without_serving(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
     def serve(given: Path | None, **_: Any) -> None:
         asked.append(given)
 
-    monkeypatch.setattr("veilnet.studio.serving.serve", serve)
+    monkeypatch.setattr("veilnet.studio.loopback.serve", serve)
     return asked
 
 
@@ -102,6 +102,8 @@ def without_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("veilnet.live.sum_rounds")  # its class is one of the real Sender's
     monkeypatch.setattr("veilnet.live.sending.Sender", lambda *_: offline)
     monkeypatch.setattr("veilnet.live.receiving.Receiver", lambda *_, **__: offline)
+    alone = SimpleNamespace(run=lambda _: (True, None), followed=False, unsaid=[])  # nobody else leads
+    monkeypatch.setattr("veilnet.live.standby.Standby", lambda *_, **__: alone)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
 

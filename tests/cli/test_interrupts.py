@@ -100,7 +100,7 @@ VERBS: dict[str, tuple[list[str], str]] = {
     "design": (["design", "network.json", "--privacy", "30", "--out", "new"], SEARCH),
     "design in place": (["design", "network.json", "--privacy", "30", "--out", "plan"], SEARCH),
     "design within a loss": (["design", "network.json", "--utility-loss", "0.3", "--out", "new"], SEARCH),
-    "frontier": (["frontier", "network.json", "--out", "curve.png", "--csv", "curve.csv"], SEARCH),
+    "frontier": (["frontier", "network.json", "--plot", "curve.svg", "--csv", "curve.csv"], SEARCH),
     "audit": (["audit", "plan", "--out", "audit.json"], "veilnet.auditing.deployed.rows:probe"),
     "audit to json": (
         ["audit", "plan", "--only", "attackers", "--json"],

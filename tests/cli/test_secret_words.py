@@ -83,7 +83,7 @@ def test_changes_are_read_and_wrong_ones_named(room: Path, capsys: pytest.Captur
         assert "--privacy" in capsys.readouterr().err or wrong == "auc:0.4"
 
 
-@pytest.mark.parametrize("kind", ["numbers", "texts"])
+@pytest.mark.parametrize("kind", [pytest.param("numbers", marks=pytest.mark.long), "texts"])
 def test_classes_become_a_column_each_and_any_move_between_them(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,8 @@ import pytest
 import veilnet as vn
 from veilnet.cli import run
 from veilnet.io.template import house
+from veilnet.live.keys import make_keys
+from veilnet.live.seals import make_seals
 
 
 def loaded_by(arguments: list[str]) -> set[str]:
@@ -119,7 +121,9 @@ def test_options_may_stand_anywhere(folder: Path, capsys: pytest.CaptureFixture[
 # What is on a device that only sanitizes: this source, NumPy and msgspec.
 _AGENT_ALONE = """
 import sys
-for name in ("scipy", "rich", "matplotlib", "pandas", "sklearn", "cryptography", "securesystemslib", "paho"):
+for name in ("scipy", "rich", "matplotlib", "pandas", "sklearn"):
+    sys.modules[name] = None
+for name in ("cryptography", "securesystemslib", "paho") if sys.argv[1] != "agent" else ():
     sys.modules[name] = None
 from veilnet.cli import main
 sys.argv[0] = "veilnet"
@@ -127,11 +131,11 @@ main()
 """
 
 
-def alone(arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    """The command on such a device, with 512 MB of memory."""
+def alone(arguments: list[str]) -> subprocess.Popen[str]:
+    """The command on such a device, with 512 MB of memory; one that is live has what speaks to a broker."""
     environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _AGENT_ALONE, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=_small)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=_small)
 
 
 def _small() -> None:
@@ -146,8 +150,9 @@ def test_an_agent_needs_numpy_and_msgspec_alone(store: bool, folder: Path) -> No
     vn.design(network, power=1e4).save(folder / "noisy")
     arguments = ["sanitize", str(folder / "noisy" / f"{agent}.json"), "--in", str(folder / "readings.csv")]
     arguments += ["--out", str(folder / f"{store}.csv"), "--again"]
-    done = alone([*arguments, *(["--store", str(folder / "store.sqlite")] if store else [])])
-    assert done.returncode == 0, done.stderr
+    with alone([*arguments, *(["--store", str(folder / "store.sqlite")] if store else [])]) as done:
+        said = done.communicate()[1]
+    assert done.returncode == 0, said
     sent = np.loadtxt(folder / f"{store}.csv", delimiter=",", skiprows=1, usecols=range(-readings, 0))
     off = sent - network.offset[network.blocks.rows(0)]
     variances = np.diag(vn.Plan.load(folder / "noisy").sanitizers[agent].noise)
@@ -156,7 +161,28 @@ def test_an_agent_needs_numpy_and_msgspec_alone(store: bool, folder: Path) -> No
 
 
 def test_a_verb_that_needs_more_names_what_is_missing(folder: Path) -> None:
-    done = alone(["inspect", str(folder / "plan" / f"{house().agents[0]}.json")])
+    with alone(["inspect", str(folder / "plan" / f"{house().agents[0]}.json")]) as done:
+        said = done.communicate()[1]
     assert done.returncode == 2
-    assert "scipy" in done.stderr or "rich" in done.stderr
-    assert "pip install veilnet" in done.stderr
+    assert "scipy" in said or "rich" in said
+    assert "pip install veilnet" in said
+
+
+def test_a_live_agent_needs_what_speaks_to_a_broker_and_no_more(folder: Path) -> None:
+    """It gets as far as to look for its broker, which is not there."""
+    agent, keys = house().agents[0], make_keys(folder / "keys", house().agents).keys
+    make_seals(keys, house().agents)
+    (folder / "plan" / f"{agent}.released").unlink(missing_ok=True)  # by other tests
+    arguments = [
+        "agent",
+        str(folder / "plan" / f"{agent}.json"),
+        "--in",
+        str(folder / "readings.csv"),
+        "--begin",
+    ]
+    arguments += ["--broker", "mqtts://localhost:1", "--cert", str(keys.agent(agent).folder)]
+    with alone(arguments) as running:
+        assert running.stderr is not None
+        said = running.stderr.readline()
+        running.kill()
+    assert "no connection to the broker" in said

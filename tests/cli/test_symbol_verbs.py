@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from helpers.symbol_table import AGENTS, fast_table, symbol_table, write_symbol_table
 from veilnet.cli import run
 from veilnet.cli.fit import _named
@@ -208,3 +210,16 @@ def test_too_few_rows_for_any_attacker_are_no_pass(folder: Path, tmp_path: Path)
 def test_what_cannot_be_is_refused(folder: Path, line: list[str]) -> None:
     fit = [each for each in FIT if each != "--symbols"]
     assert run(["fit", str(folder / "log.csv"), *fit, *line]) == (1 if "0.4" in line else 2)
+
+
+def test_audit_runs_programs_of_agents(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """veilnet's own agent passes by itself; another agent's program in its place is found."""
+    own = f"{sys.executable} -m veilnet sanitize '{folder}/plan/hall.json' --again"
+    assert run(["audit", str(folder / "plan"), "--run", f"hall={own}", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ok"]
+    assert {"combinations sent", "answers to readings"} <= {row["what"] for row in said["programs"]}
+    false = f"{sys.executable} -c \"print('row,z1'); [print(k, 0, sep=',') for k in range(9)]\""
+    assert run(["audit", str(folder / "plan"), "--run", f"hall={false}"]) == 1
+    assert run(["audit", str(folder / "plan"), "--run", f"cellar={own}"]) == 2
+    says(capsys.readouterr().err, "--run", "cellar")

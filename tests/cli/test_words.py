@@ -58,11 +58,11 @@ def test_no_riddles_and_no_rounding_in_what_is_shown(
 def test_the_theorem_and_the_decisions_are_there_for_those_who_ask(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["check", house_file, "--explain"]) == 0
+    assert run(["check", house_file, "-v"]) == 0
     text = said(capsys)
     assert "Theorem 2" in text
     assert "1e-09" in text
-    assert run(["design", house_file, "--explain"]) == 0
+    assert run(["design", house_file, "-v"]) == 0
     assert "closed form" in said(capsys)
 
 
@@ -123,6 +123,7 @@ def test_a_scale_that_was_mistaken_is_answered_with_what_to_write(
     assert instead in complaint
 
 
+@pytest.mark.small_search
 def test_standard_errors_and_the_papers_scale_ask_the_same(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,10 +146,12 @@ def test_standard_errors_and_the_papers_scale_ask_the_same(
 def test_every_limit_that_is_exceeded_is_named(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["design", house_file, "--private-error", "10x"]) == 1
     complaint = capsys.readouterr().err
+    assert complaint.startswith("veilnet: error: --private-error: ")  # as it was typed
     for name, limit in vn.check(house()).limit.items():
         assert f"{name} was asked to reach 99 (10x), and even silence gives only {limit:.3g}" in complaint
     assert run(["design", house_file, "--privacy", "8", "--method", "perfect"]) == 1
     complaint = capsys.readouterr().err
+    assert complaint.startswith("veilnet: error: --privacy: ")
     assert "presence was asked" in complaint
     assert "cooking was asked" in complaint
     assert "gait" not in complaint
@@ -162,15 +165,10 @@ def test_verify_has_no_empty_column_and_names_what_is_wrong(
     plan = tmp_path / "plan"
     assert run(["design", house_file, "--out", str(plan)]) == 0
     capsys.readouterr()
-    assert run(["verify", str(plan), house_file]) == 0
+    assert run(["verify", str(plan), house_file, "-v"]) == 0
     shown = capsys.readouterr().out
     heading = next(line for line in shown.splitlines() if "promised" in line)
-    assert [cell.strip() for cell in re.split("[┃|│]", heading) if cell] == [
-        "what",
-        "promised",
-        "found",
-        "confirmed",
-    ]
+    assert heading.split() == ["what", "promised", "found", "confirmed"]
     (plan / "hall.json").unlink()
     assert run(["verify", str(plan), house_file]) == 1
     assert "- hall.json: " in capsys.readouterr().out
@@ -250,7 +248,6 @@ def test_public_parameters_of_other_units_are_not_added_up_unsaid() -> None:
     words = str(make_plan(network, noisy, "joint"))
     assert words.startswith("1 agent sends 2 numbers for 3 readings; the standard error of u")
     grown = 1 - make_plan(network, noisy, "joint").utility
-    assert f"{100 * (grown - 1):.2g} %)" in words  # both variances added up: what a loss limits
     assert times(1 + 2 * (grown - 1)) in words  # all of it is lost on u, half of the sum
     alike = str(make_plan(network.replace(units={}), noisy, "joint"))
     assert times(grown) in alike

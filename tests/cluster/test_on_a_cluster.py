@@ -164,7 +164,10 @@ def test_a_worker_killed_in_the_middle_changes_no_bit_and_is_said(
 
 @pytest.mark.parametrize(
     ("asked", "passing"),
-    [({"utility_loss": 0.03, "starts": 1}, "passes over all agents"), ({"power": 2.0}, "closing the gap")],
+    [
+        pytest.param({"utility_loss": 0.03, "starts": 1}, "passes over all agents", marks=pytest.mark.long),
+        ({"power": 2.0}, "closing the gap"),
+    ],
 )
 def test_a_worker_killed_in_a_search_changes_no_bit(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], passing: str
@@ -194,6 +197,7 @@ def test_a_worker_killed_in_a_search_changes_no_bit(
     assert cluster.verify(network, client=client).ok
 
 
+@pytest.mark.long
 def test_a_worker_killed_while_messages_are_fused_changes_no_bit(
     client: Any, network: cluster.Parts, tmp_path: Path
 ) -> None:
@@ -331,6 +335,7 @@ def dying(_part: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_workers_that_die_again_and_again_are_said(network: cluster.Parts) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")

@@ -172,6 +172,7 @@ def test_dense_formulas_agree(folder: Path, tmp_path: Path) -> None:
     assert found.missing == ((),) * 3
 
 
+@pytest.mark.long
 def test_without_a_prior_what_nobody_tells_is_not_a_number(folder: Path, tmp_path: Path) -> None:
     """And one agent a thousand times sharper than the rest, who falls silent, costs the others no digits."""
     shutil.rmtree(folder)

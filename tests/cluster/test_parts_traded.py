@@ -66,6 +66,7 @@ def test_parts_and_one_network_trade_alike(folder: Path) -> None:
     assert not (folder / "plan" / "search").exists()
 
 
+@pytest.mark.long
 def test_what_is_given_up_may_be_hidden_less_and_nothing_is_spent_on_it(folder: Path, tmp_path: Path) -> None:
     """The planted case of tests/designs/test_floors.py, four agents of each kind: paying for "mixed" tells much of
     "aside" unless that is kept. Oracle: the same question to the same network in one piece.
@@ -100,6 +101,7 @@ def test_what_is_given_up_may_be_hidden_less_and_nothing_is_spent_on_it(folder: 
             cluster.design(folder, **request)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

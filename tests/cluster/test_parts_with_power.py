@@ -119,7 +119,10 @@ def test_noise_that_was_taken_away_is_found(folder: Path) -> None:
     assert [each.what for each in found.findings if not each.ok] == ["privacy of g", "privacy of f"]
 
 
-@pytest.mark.parametrize("what", ["grid", "compression", "sent", "variances"])
+@pytest.mark.parametrize(
+    "what",
+    ["grid", *(pytest.param(slow, marks=pytest.mark.long) for slow in ("compression", "sent", "variances"))],
+)
 def test_a_finished_part_that_was_changed_is_made_anew(folder: Path, what: str) -> None:
     """Not taken for finished, however little was changed: not even in what no certificate looks at, the grid."""
     whole = cluster.design(folder, power=3.0)

@@ -112,9 +112,9 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
     ("request_", "module", "name", "call"),
     [
         (TRADED, searching, "answer_sums", 10),
-        ({"power": 2.0}, searching, "answer_sums", 6),
-        (TRADED, sums, "_made", 3),
-        ({"power": 2.0}, sums, "_made", 7),
+        pytest.param({"power": 2.0}, searching, "answer_sums", 6, marks=pytest.mark.long),
+        pytest.param(TRADED, sums, "_made", 3, marks=pytest.mark.long),
+        pytest.param({"power": 2.0}, sums, "_made", 7, marks=pytest.mark.long),
         ({}, sums, "_made", 3),
     ],
     ids=["search", "search of noise", "writing", "writing noise", "writing shares"],

@@ -10,8 +10,8 @@ from helpers import sdp_oracle
 from helpers.paper_networks import PaperArrays, paper_arrays
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
+from veilnet.designs.power.plan import PowerResult, maximize_privacy
 from veilnet.designs.power.problem import free_noise_problem
-from veilnet.designs.power.solver import PowerResult, maximize_privacy
 
 pytestmark = pytest.mark.slow
 

@@ -79,7 +79,9 @@ def test_what_is_hidden_for_free_costs_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [0.8, [0.5, -0.4], [[0.8, 0.0], [0.0, 0.8], [0.8, -0.8]]])
+@pytest.mark.parametrize(
+    "change", [0.8, pytest.param([0.5, -0.4], marks=pytest.mark.long), [[0.8, 0.0], [0.0, 0.8], [0.8, -0.8]]]
+)
 def test_secrets_of_several_rows_in_every_direction(change: Any) -> None:
     network = random_network(3, prior="covariance", private_rows=(2,), parameters=3, sizes=(2, 2, 2))
     network = network.replace(private={"g0": vn.Secret(network.private["g0"], change)}, resolution=0)
@@ -145,6 +147,7 @@ def test_wrong_requests_are_refused_by_name() -> None:
         vn.design(without, privacy={"g0": vn.Auc(0.5)})
 
 
+@pytest.mark.long
 def test_a_frontier_over_how_surely_a_change_is_seen() -> None:
     network = rows_network(4)
     free = vn.detectability(network, vn.design(network))["g0"].auc

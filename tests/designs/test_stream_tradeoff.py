@@ -134,6 +134,7 @@ def test_a_design_reaches_its_target_and_memory_pays(seed: int) -> None:
     assert "no bound has been found for streams" in str(plan)
 
 
+@pytest.mark.long
 def test_the_two_questions_are_inverse() -> None:
     network = small_stream(2)
     verdict = check_stream(network)

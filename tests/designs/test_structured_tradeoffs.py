@@ -32,6 +32,7 @@ def test_within_one_percent_of_another_method(number: int) -> None:
     assert -plan.utility <= 1.01 * best_loss(network, level, starts=12) + 1e-9
 
 
+@pytest.mark.long
 def test_an_agent_falls_silent_where_everything_in_between_is_dearer() -> None:
     """Found by one in 75 starts of the reference, that with meter 2 silent; 15 % were lost without it."""
     network = structured_network(193)
@@ -41,6 +42,7 @@ def test_an_agent_falls_silent_where_everything_in_between_is_dearer() -> None:
     assert -plan.utility <= 1.01 * best_loss(network, level, starts=25)
 
 
+@pytest.mark.long
 @pytest.mark.small_search
 def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     network = structured_network(59)
@@ -215,6 +217,7 @@ class TestEveryDirection:
         growth = np.einsum("ri,ij,rj->r", rows, left, rows) / np.einsum("ri,ij,rj->r", rows, raw, rows)
         return float(growth.min()) - 1
 
+    @pytest.mark.long
     def test_no_direction_is_left_exposed(self) -> None:
         mean = vn.design(self.network, privacy={"presence": 5.0})
         every = designed(self.network, privacy={"presence": vn.Worst(5.0)})

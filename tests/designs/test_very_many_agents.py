@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from veilnet.designs.joint import JointCurve, SearchOptions
 from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture, sample
 from veilnet.designs.many.recipes import pulled
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound.rapidity import Rapidities
 
 L = 4
 ONE = SearchOptions(starts=1)
@@ -192,3 +195,41 @@ def test_margins_are_kept_in_every_question() -> None:
     best = answers.best(within, np.array([1.0, 0.0]), 0)
     assert answers.at(best).loss == pytest.approx(0.1, rel=1e-6)
     assert answers.at(best).loss < 0.1
+
+
+def test_thousands_of_agents_are_proved_in_closed_form(tmp_path: Path) -> None:
+    """The inequality again from its statement for one public and one private row, agent by agent."""
+    rng = np.random.default_rng(1)
+    observe = rng.uniform(-0.5, 0.5, (2500, 4, 5))
+    network = vn.Network(
+        observe=observe,
+        noise=np.tile(0.3 * np.eye(4), (2500, 1, 1)),
+        public=rng.uniform(-0.5, 0.5, 5),
+        private={"g": rng.uniform(-0.5, 0.5, 5)},
+        prior=vn.Prior(covariance=0.008 * np.eye(5)),
+    )
+    verdict = vn.check(network)
+    ceiling, limit = verdict.ceiling["g"], verdict.limit["g"]
+    plan = vn.design(network, privacy=(1 + ceiling) * ((1 + limit) / (1 + ceiling)) ** 0.1 - 1)
+    assert plan.proof is not None
+    assert plan.gap < 1e-3
+    assert isinstance(plan.proof.multipliers, Rapidities)
+    half = plan.proof.multipliers.half[:, 0, 0]
+    rapidity = 2 * half / (1 - half**2)
+    each = observe.transpose(0, 2, 1) @ observe / 0.3
+    root = np.linalg.cholesky(125 * np.eye(5) + each.sum(axis=0))
+    inverse = np.linalg.inv(root)
+    each, prior = inverse @ each @ inverse.T, 125 * inverse @ inverse.T
+    public, private = (
+        row / np.linalg.norm(row) for row in (inverse @ network.U[0], inverse @ network.private["g"][0])
+    )
+    grown = np.eye(5) + np.einsum("s,slm->lm", rapidity**2, each)
+    crossed = np.einsum("s,slm->lm", rapidity * np.sqrt(1 + rapidity**2), each)
+    seen = np.linalg.solve(grown, public)
+    left = prior - np.outer(private, private) / (1 + plan.proof.privacy["g"])
+    left += np.eye(5) - grown + crossed @ np.linalg.solve(grown, crossed)
+    left += np.outer(crossed @ seen, crossed @ seen) / (1 + plan.proof.loss - public @ seen)
+    assert public @ seen < 1 + plan.proof.loss
+    assert np.linalg.eigvalsh(left)[0] > 0
+    plan.save(tmp_path / "plan.npz")
+    assert vn.Plan.load(tmp_path / "plan.npz").gap == plan.gap

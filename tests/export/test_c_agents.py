@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, vectors
+from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, symbol_agent, vectors
 from helpers.live_networks import house_plan
+from helpers.said import says
 from helpers.stream_networks import random_stream
 from veilnet._core.missed import MISSED
 from veilnet.agent.membership import Membership
 from veilnet.agent.stream import Stream
-from veilnet.export import export_c
-from veilnet.io.sanitizer_files import from_document
-from veilnet.symbols.agent import Layer, SymbolAgent
+from veilnet.cli import run
+from veilnet.export import export_c, rounding
+from veilnet.io.sanitizer_files import from_document, save_sanitizer
 
 pytestmark = needs_compiler
 OK, IS_MISSED, NO_ENTROPY = 0, 1, 2
@@ -102,22 +103,11 @@ def test_without_entropy_nothing_is_sent_and_a_memory_begins_anew(tmp_path: Path
     assert not steps[29:].any()
 
 
-def symbol_agent(*, keep: float, probabilities: bool, window: int = 1) -> SymbolAgent:
-    random = np.random.default_rng(4)
-    many = 3 if window == 1 else 9
-    layer = Layer(
-        random.standard_normal(many), random.uniform(0.5, 2, many), random.standard_normal((many, 8)),
-        random.standard_normal(8), random.standard_normal((8, 4)), random.standard_normal(4), probabilities,
-    )  # fmt: skip
-    edge, code, start = np.full(many, 4.0), random.random((5, 4)), 0.1 * random.random(5)
-    return SymbolAgent("hall", ["a", "b", "c"], window, -edge, edge, layer, code, start, keep, "12345")
-
-
 @pytest.mark.parametrize("keep", [1.0, 0.7])
-@pytest.mark.parametrize("probabilities", [True, False])
-def test_symbols_are_the_same(keep: float, probabilities: bool, tmp_path: Path) -> None:
-    agent = symbol_agent(keep=keep, probabilities=probabilities)
-    rows, source = 2 * np.random.default_rng(1).standard_normal((ROWS, 3)), Taped(3)
+@pytest.mark.parametrize(("probabilities", "window"), [(True, 1), (False, 1), (True, 2), (False, 25)])
+def test_symbols_are_the_same(keep: float, probabilities: bool, window: int, tmp_path: Path) -> None:
+    agent = symbol_agent(keep=keep, probabilities=probabilities, window=window)
+    rows, source = 2 * np.random.default_rng(1).standard_normal((ROWS, agent.readings)), Taped(3)
     rows[5, 0], rows[6, -1] = np.nan, np.inf
     released = agent.release(rows, source)
     assert 0.5 < np.mean(released.valid) < 1
@@ -136,12 +126,10 @@ def test_what_cannot_be_a_program_is_refused_in_words(tmp_path: Path) -> None:
     summed = vn.Sanitizer(
         [[1.0]], grid=[2.0**-9], agent="hall", summed=Membership("all", ("hall", "bath"), 2, 20)
     )
-    windows = symbol_agent(keep=1.0, probabilities=True, window=25)
     refused = (
         (silent, "sends nothing"),
         (wide, "found 65"),
         (bare, "expected a grid"),
-        (windows, "of 25 rows"),
         (summed, "added up"),
     )
     for sanitizer, fact in refused:
@@ -182,3 +170,74 @@ def test_published_vectors_are_what_agents_send(tmp_path: Path) -> None:
         for row, (code, numbers) in enumerate(zip(status, each["numbers"], strict=True)):
             assert code == (IS_MISSED if numbers is None else OK)
             assert numbers is None or (steps[row] * agent.grid).tolist() == numbers
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["rows", "stream"])
+def test_other_arithmetic_is_refused_with_what_it_would_cost(
+    arithmetic: str, stream: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle for the figure: the crossing check of the page, with 2^-23 or 2^-31 in place of 2^-52."""
+    plan = house_plan(stream=stream)
+    plan.save(tmp_path / "plan")
+    agent, out = plan.sanitizers["kitchen"], str(tmp_path / "c")
+    code = run(["export", str(tmp_path / "plan/kitchen.json"), "--c", out, "--arithmetic", arithmetic])
+    assert (code, (tmp_path / "c").exists()) == (2, False)
+    said = capsys.readouterr().err
+    says(said, "--arithmetic", "double", arithmetic, "kitchen")
+    if not stream:
+        within = within_limits(agent, {"float": 2.0**-23, "fixed": 2.0**-31}[arithmetic])
+        mean, spread = agent.usual
+        worst = np.argmin(within / np.hypot(mean - agent.offset, spread))
+        says(
+            said,
+            agent.names[worst],
+            f"{within[worst]:.2g} of {agent.offset[worst]:.3g}",
+            f"{mean[worst]:.3g}",
+        )
+
+
+def within_limits(agent: Any, precision: float) -> Any:
+    """How far from its offset each reading may be for rounding errors to stay below 2^-12 of a step."""
+    weights = np.sum(np.abs(agent.compression) / agent.grid[:, None], axis=0)
+    return 2.0**-12 / (agent.readings * (agent.readings + 1) * precision * weights)
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
+def test_the_cost_of_other_arithmetic_is_what_its_sums_show(arithmetic: str) -> None:
+    """Sums as a device would compute them: within the limit their errors are hidden, a hundred times beyond not."""
+    agent = house_plan().sanitizers["kitchen"]
+    precision = {"float": 2.0**-23, "fixed": 2.0**-31}[arithmetic]
+    within = within_limits(agent, precision)
+    for times, hidden in ((1, True), (100, False)):
+        readings = times * within * np.random.default_rng(1).uniform(-1, 1, (ROWS, agent.readings))
+        scale = agent.compression / agent.grid[:, None]
+        if arithmetic == "float":
+            scale, readings = (
+                scale.astype(np.float32).astype(float),
+                readings.astype(np.float32).astype(float),
+            )
+            sums = np.zeros((ROWS, len(scale)), np.float32)
+            for k in range(agent.readings):
+                sums += (readings[:, [k]] * scale[:, k]).astype(np.float32)
+        else:
+            largest = np.max(np.sum(np.abs(scale) * times * within, axis=1))
+            unit = largest * 2.0**-31
+            sums = sum(np.round(readings[:, [k]] * scale[:, k] / unit) for k in range(agent.readings)) * unit
+        if times == 1:  # of doubles, in the same proportion
+            away = np.hypot(agent.usual[0] - agent.offset, agent.usual[1])
+            mean = float(np.mean(away / within_limits(agent, 2.0**-52)))
+            assert rounding(agent) == pytest.approx(2.0**-12 * mean, rel=1e-9)
+        crossing = 2 * np.max(np.abs(sums - readings @ scale.T))  # of two sums, each as far off as this
+        assert (crossing < 2.0**-12) == hidden
+
+
+def test_a_member_of_a_sum_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its draws cancel in the sum alone: a bare message, with masks that are common to others, tells more."""
+    agent = vn.Sanitizer(
+        [[1.0]], grid=[2.0**-9], agent="hall", summed=Membership("all", ("hall", "bath"), 2, 20)
+    )
+    save_sanitizer(agent, tmp_path / "hall.json", "0123456789abcdef" * 2)
+    assert run(["export", str(tmp_path / "hall.json"), "--c", str(tmp_path / "c")]) == 2
+    says(capsys.readouterr().err, "hall", "'all'", "summed=")
+    assert not (tmp_path / "c").exists()

@@ -18,6 +18,7 @@ from veilnet.export import export_c
 from veilnet.io.outbox import Message
 from veilnet.io.sanitizer_files import to_document
 from veilnet.live.messages import Seal
+from veilnet.symbols.agent import Layer, SymbolAgent
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Os")
 compiler = shutil.which("cc") or shutil.which("gcc")
@@ -178,3 +179,15 @@ def vectors(plan: Any, agents: Sequence[str], stream: Any, name: str) -> list[di
             }
         )  # fmt: skip
     return found
+
+
+def symbol_agent(*, keep: float, probabilities: bool = True, window: int = 1) -> SymbolAgent:
+    """An agent of symbols with numbers at random."""
+    random = np.random.default_rng(4)
+    many = 3 if window == 1 else 9
+    layer = Layer(
+        random.standard_normal(many), random.uniform(0.5, 2, many), random.standard_normal((many, 8)),
+        random.standard_normal(8), random.standard_normal((8, 4)), random.standard_normal(4), probabilities,
+    )  # fmt: skip
+    edge, code, start = np.full(many, 4.0), random.random((5, 4)), 0.1 * random.random(5)
+    return SymbolAgent("hall", ["a", "b", "c"], window, -edge, edge, layer, code, start, keep, "12345")

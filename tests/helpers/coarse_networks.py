@@ -57,7 +57,7 @@ def sending(network: vn.Network, rows: list[list[float]]) -> vn.Plan:
     """A plan in which agent a sends these rows exactly and b nothing, dithered as that calls for."""
     sanitizers = {"a": vn.Sanitizer(rows, grid=2.0**-12), "b": vn.Sanitizer(np.zeros((0, 1)), grid=1.0)}
     counted = network.replace(dither=dither_for(network, sanitizers))
-    plan = vn.design(network)
+    plan = vn.design(network.replace(private={"g": [[0.0, 1.0]]}))
     return vn.Plan(
         counted, {name: each.for_agent(name, counted) for name, each in sanitizers.items()}, "perfect",
         vn.utility(counted, sanitizers), vn.privacy(counted, sanitizers), plan.certificate,

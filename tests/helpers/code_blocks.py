@@ -52,6 +52,14 @@ def pages() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
+def table_under(text: str, heading: str) -> dict[str, list[str]]:
+    """First cell, without its backticks, -> the other cells, of the table under a heading."""
+    section = re.split(r"^#+ ", text.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert rows, heading
+    return {first.strip("`"): cells for first, *cells in rows}
+
+
 def blocks(text: str) -> list[Block]:
     """The blocks of a page in order; those of shown output are with the block that prints it."""
     found: list[Block] = []

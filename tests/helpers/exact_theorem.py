@@ -100,7 +100,10 @@ class ExactForm:
         self.size = network.L + nuisance
         self.public = self._scaled(network.U, back, error, nuisance)
         self.private = {
-            name: self._scaled(rows, back, error, nuisance) for name, rows in network.private.items()
+            name: self._scaled(
+                proof.mixed[name] @ rows if name in proof.mixed else rows, back, error, nuisance
+            )
+            for name, rows in network.private.items()
         }
 
     def _scaled(self, rows: Any, back: Any, error: Any, nuisance: int) -> Any:

@@ -118,6 +118,9 @@ class Wired:
             for payload in self.outbox(agent)
         ]
         taken = self.centre.take(arrived, self.clock)
+        # A batch has a second for estimates; what a slow machine leaves is due at once.
+        while self.centre.is_due(self.clock) and (left := self.centre.take([], self.clock).estimates):
+            taken.estimates += left
         if settle:
             for agent, receipt in taken.receipts:
                 self.agents[agent].store.settle(receipt.kept, [sequence for sequence, _ in receipt.refused])

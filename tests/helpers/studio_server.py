@@ -10,7 +10,7 @@ from queue import Queue
 import pytest
 import uvicorn
 
-from veilnet.studio.serving import serve
+from veilnet.studio.loopback import serve
 
 
 @contextmanager

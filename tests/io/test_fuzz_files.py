@@ -191,6 +191,7 @@ def test_damaged_plan_files_are_refused(folder: Path, part: int, seed: int, name
         path.write_bytes(content)
 
 
+@pytest.mark.long
 @settings(max_examples=EXAMPLES["forged plans"])
 @given(st.integers(0, 2**32), st.sampled_from(FILES))
 def test_forged_plan_files_load_as_something_valid_or_not_at_all(folder: Path, seed: int, name: str) -> None:

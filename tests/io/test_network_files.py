@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -249,3 +250,12 @@ def test_a_table_of_a_secret_is_checked_key_by_key(tmp_path: Path) -> None:
         )
         with pytest.raises(vn.InvalidNetwork, match=rf"private\.home.*{named}"):
             vn.Network.load(file)
+
+
+def test_what_is_not_said_is_not_written_and_what_is_left_out_is_not_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "n.toml"
+    vn.Network({"a": np.eye(2)}, 1.0, [[1.0, 0.0]], {"b": [[0.0, 1.0]]}).save(path)
+    keys = {"format", "agent_count", "parameters", "public", "private", "agents"}
+    assert set(tomllib.loads(path.read_text())) == keys
+    path.write_text(path.read_text() + '\n[doubts.noise-memory]\nwords = "Noise seems to carry over."\n')
+    assert vn.Network.load(path).doubts == (vn.Doubt("noise-memory", "Noise seems to carry over."),)

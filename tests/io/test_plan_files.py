@@ -304,7 +304,7 @@ def test_verify_confirms_an_honest_plan(saved, capsys) -> None:
     for name, promised in vn.privacy(network, vn.design(network).sanitizers).items():
         assert found[f"privacy of {name}"]["found"] == pytest.approx(promised, rel=1e-6)
     assert {"plan.json", "center.json", "grids", "network is the given one", "hall.json"} <= set(found)
-    assert cli.run(["verify", str(saved / "plan")]) == 0
+    assert cli.run(["verify", str(saved / "plan"), "-v"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "taken on trust" in told
     says(told, "agent files match the network")

@@ -167,7 +167,7 @@ def test_rooms_that_tell_rows_differently_are_not_fused(folder, network, world, 
         pairs = f"left={sent[left, 'left']}", f"right={sent[right, 'right']}"
         code, _, err = run("fuse", folder / "center.json", *pairs)
         assert code == (0 if left == right else 2)
-        assert ("are told apart by" in err) == (left != right)
+        assert ("are identified by" in err) == (left != right)
 
 
 def test_clocks_that_differ_are_aligned_within_a_tolerance(folder, network, world, run, tmp_path) -> None:

@@ -26,6 +26,12 @@ from veilnet.live.keys import KeyFolder
 from veilnet.live.topics import Topics, reader_identity
 
 TOPICS = Topics("home/veilnet")
+TELEGRAF = {  # documented settings of Telegraf's inputs.mqtt_consumer: it refuses a file with any other
+    "servers", "topics", "topic_tag", "topic_fields", "qos", "connection_timeout", "max_undelivered_messages",
+    "persistent_session", "client_id", "username", "password", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
+    "insecure_skip_verify", "keepalive", "ping_timeout", "client_trace", "data_format", "topic_parsing", "tags",
+    "name_override", "interval", "precision", "alias",
+}  # fmt: skip
 LABELS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 
 
@@ -60,8 +66,10 @@ def test_the_device_has_what_discovery_asks_for() -> None:
     assert found["origin"] == {"name": "veilnet", "sw_version": "0.1.0"}
     assert found["state_topic"] == TOPICS.estimates
     assert found["availability"] == [
-        {"topic": TOPICS.status, "payload_available": "online", "payload_not_available": "offline"}
+        {"topic": topic, "payload_available": "online", "payload_not_available": "offline"}
+        for topic in (TOPICS.status, TOPICS.heard)
     ]
+    assert not any("expire_after" in each for each in found["components"].values())  # rows have no time
     assert len(found["components"]) == 7
     for name, each in found["components"].items():
         assert each["p"] == "sensor"
@@ -190,7 +198,8 @@ def test_telegraf_s_configuration_reads_what_is_published() -> None:
     assert consumer["topics"] == [Topics().influx]
     assert consumer["persistent_session"] is True
     assert consumer["client_id"] == reader_identity("telegraf")
-    assert (consumer["data_format"], consumer["protocol"], consumer["qos"]) == ("influx", "5", 1)
+    assert (consumer["data_format"], consumer["qos"]) == ("influx", 1)
+    assert set(consumer) <= TELEGRAF
     keys = [Path(consumer[name]).name for name in ("tls_ca", "tls_cert", "tls_key")]
     assert keys == ["ca.crt", "party.crt", "party.key"]
     assert "insecure_skip_verify" not in text

@@ -186,7 +186,7 @@ def test_an_epoch_is_told_once_and_in_order(path: Path) -> None:
     running = agent(path)
     running.take([3], readings(1))
     for epoch in (3, 2):
-        with pytest.raises(VeilnetError, match="told before"):
+        with pytest.raises(VeilnetError, match="sent before"):
             running.take([epoch], readings(1))
     running.take([9], readings(1))
     assert running.store.last_epoch == 9
@@ -250,12 +250,12 @@ def test_two_that_begin_at_once_do_not_replace_each_others_store(
     path, second = tmp_path / "kitchen.sqlite", []
     original = agent_store.create_database
 
-    def interrupted(*given: Any) -> None:
+    def interrupted(*given: Any, **options: Any) -> None:
         if not second:
             second.append(True)
             with pytest.raises(VeilnetError, match="another run"):
                 begin_agent_store(path, AGENT)
-        original(*given)
+        original(*given, **options)
 
     monkeypatch.setattr(agent_store, "create_database", interrupted)
     begin_agent_store(path, AGENT)

@@ -84,7 +84,7 @@ def test_a_run_that_was_ended_in_between_is_remarked_and_told_as_missed(wired: W
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["UPDATE releases SET epoch = 2 WHERE sequence = 5"], "epoch 2 was told twice, in entries 2 and 5"),
+        (["UPDATE releases SET epoch = 2 WHERE sequence = 5"], "epoch 2 was sent twice, in entries 2 and 5"),
         (["UPDATE releases SET epoch = 100 WHERE sequence = 3"], "entry 4 is of epoch 4, after epoch 100"),
         (["UPDATE releases SET epoch = 77 WHERE sequence = 9", "UPDATE about SET epoch = 77"], "entry 9 does not"),
         (["UPDATE releases SET plan = 'other' WHERE sequence = 2"], "entry 2 does not continue the one before"),
@@ -194,7 +194,7 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     assert run([*options, str(store), "--released", "50"]) == 1
     capsys.readouterr()
     assert run([*options, str(copied(wired, "UPDATE releases SET epoch = 2 WHERE sequence = 5"))]) == 1
-    assert "epoch 2 was told twice" in capsys.readouterr().out
+    assert "epoch 2 was sent twice" in capsys.readouterr().out
     assert run(["inspect", str(plan / "hall.json"), "--ledger", str(store), "--head", head]) == 0
     assert f"head {head}" in capsys.readouterr().out
     assert run([*options, str(wired.folder / "estimates.sqlite")]) == 2

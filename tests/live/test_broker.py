@@ -240,13 +240,14 @@ def test_the_list_of_who_may_do_what_is_complete_and_minimal() -> None:
             current.add(line.removeprefix("topic "))
         else:
             assert line == "" or line.startswith("#")
-    assert set(rights) == {"@centre", "@telegraf", *map(identity, AGENTS)}
+    assert set(rights) == {"@centre", "@standby", "@telegraf", *map(identity, AGENTS)}
     for agent in AGENTS:
         said = {f"write {TOPICS.messages(agent)}", f"write {TOPICS.sums(agent)}"}
         assert rights[identity(agent)] == said | {
             f"read {TOPICS.acks(agent)}",
             f"read {TOPICS.rounds(agent)}",
         }
+    assert rights["@standby"] == rights["@centre"]
     for right in rights["@telegraf"]:
         assert right.startswith("read ") or right == "readwrite homeassistant/status"
 

@@ -9,6 +9,7 @@ import pytest
 
 import veilnet as vn
 from veilnet.io._sqlite import create_database, open_database
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 
 PAGE = 4096
 
@@ -34,3 +35,13 @@ def test_a_store_with_a_damaged_page_is_refused(tmp_path: Path, place: str) -> N
     path.write_bytes(content)
     with pytest.raises(vn.InvalidPlan, match=r"cannot be read|damaged"):
         open_database(path, "test", what="a store")
+
+
+def test_of_a_damaged_agent_s_store_no_copy_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    begin_agent_store(path, "hall")
+    content = bytearray(path.read_bytes())
+    content[PAGE:] = bytes(len(content) - PAGE)
+    path.write_bytes(content)
+    with pytest.raises(vn.InvalidPlan, match=r"(?s)Never bring back a copy.*--begin"):
+        AgentStore(path, "hall")

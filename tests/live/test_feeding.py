@@ -72,11 +72,11 @@ def test_a_store_keeps_to_the_way_its_epochs_are_counted(wired: Wired) -> None:
     kept = fed(agent, text, "15min")[0]
     for restarted in (False, True):
         again = wired.start_agent("hall") if restarted else agent
-        with pytest.raises(InvalidRequest, match="told twice"):
+        with pytest.raises(InvalidRequest, match="sent twice"):
             fed(again, text, "1min")
-        with pytest.raises(InvalidRequest, match="told twice"):
+        with pytest.raises(InvalidRequest, match="sent twice"):
             fed(again, text.replace("00Z", "00"), "15min")
-        with pytest.raises(InvalidRequest, match="told twice"):
+        with pytest.raises(InvalidRequest, match="sent twice"):
             fed(again, f"row,{HALL}\n{10**9},19,7.5,43\n")
         assert fed(again, text, "15min")[0] == kept
 

@@ -17,7 +17,7 @@ import pytest
 
 from helpers.brokers import eventually
 from helpers.live_networks import Wired, house_plan, house_readings
-from veilnet.live import connecting, receiving
+from veilnet.live import connecting, connection
 from veilnet.live.keys import KeyFolder, make_keys
 from veilnet.live.receiving import Receiver
 from veilnet.live.seals import make_seals
@@ -112,7 +112,7 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wired, Key
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "PAUSE", 0.02)
-    monkeypatch.setattr(receiving, "_PAUSE", (0.02, 0.02))
+    monkeypatch.setattr(connection, "_PAUSE", (0.02, 0.02))
 
 
 @pytest.mark.parametrize("answer", ANSWERS)

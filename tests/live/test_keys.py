@@ -57,7 +57,9 @@ def test_openssl_accepts_each_for_its_purpose_and_no_other(keys: KeyFolder) -> N
         assert timedelta(days=364) < party.expires() - datetime.now(UTC) <= timedelta(days=365)
 
 
-def test_secrets_are_for_their_owner_alone_and_the_authority_s_is_nowhere_else(keys: KeyFolder) -> None:
+def test_secrets_are_for_their_owner_alone_and_the_authority_s_is_nowhere_else(tmp_path: Path) -> None:
+    # a folder of its own: other tests add seals to the one they share
+    keys = make_keys(tmp_path / "keys", AGENTS, readers=["telegraf"]).keys
     secrets = sorted(keys.folder.rglob("*.key"))
     assert len(secrets) == 3 + len(AGENTS) + 1
     contents = {path.read_bytes() for path in secrets}

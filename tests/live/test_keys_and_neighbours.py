@@ -114,7 +114,7 @@ def test_mistakes_are_told(place: Path, tmp_path: Path, capfd: pytest.CaptureFix
         ([str(tmp_path / "none"), "--out", str(tmp_path)], "none"),
         ([str(place / "plan"), "--out", str(tmp_path), "--host", "a b"], "--host: expected broker.example"),
         ([str(place / "plan"), "--out", str(tmp_path), "--root", "#"], "expected one to four levels"),
-        ([str(place / "plan"), "--out", str(tmp_path), "--reader", "centre"], "other than centre"),
+        ([str(place / "plan"), "--out", str(tmp_path), "--reader", "centre"], "not centre or standby"),
     ):
         capfd.readouterr()
         assert run(["live", "keys", *arguments]) == 2
@@ -134,7 +134,7 @@ def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> N
     )  # fmt: skip
     with Client(broker, keys.reader("telegraf")) as reader:
         discovery = discovery_topic(TOPICS)
-        for topic in (discovery, TOPICS.status, TOPICS.influx, TOPICS.estimates):
+        for topic in (discovery, TOPICS.status, TOPICS.influx, TOPICS.estimates, TOPICS.history):
             reader.subscribe(topic)
 
         def heard(topic: str) -> list[bytes]:
@@ -153,12 +153,24 @@ def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> N
                 arguments += ["--cert", keys.agent(agent).folder, "--in", place / "readings.csv"]
                 assert run(["agent", *map(str, arguments)]) == 0
             assert eventually(lambda: len(heard(TOPICS.influx)) >= 3)
-            estimates = {each["epoch"]: each for each in map(json.loads, heard(TOPICS.estimates))}
+            published = heard(TOPICS.estimates) + heard(TOPICS.history)
+            estimates = {each["epoch"]: each for each in map(json.loads, published)}
             for line in heard(TOPICS.influx):
                 epoch = int(line.decode().rpartition("epoch=")[2].rstrip("i\n"))
                 value = float(line.decode().partition("value=")[2].partition(",")[0])
                 assert value == estimates[epoch]["estimates"]["warmth"]["value"]
         assert eventually(lambda: heard(TOPICS.status)[-1:] == [b"offline"])
+        reader.received.clear()
+        with started(*centre, "--backfill", "2", "3", env=environment) as again:
+            assert again.wait(PATIENCE) == 0
+        assert eventually(lambda: len(heard(TOPICS.history)) == 2)
+        assert not heard(TOPICS.estimates)
+        for each in map(json.loads, heard(TOPICS.history)):
+            first = estimates[each["epoch"]]
+            assert (each["newest"], each["delayed"]) == (False, True)
+            assert [each[name] for name in ("estimates", "covariance")] == [
+                first[name] for name in ("estimates", "covariance")
+            ]
 
 
 AgentRun = Callable[..., tuple[int, str]]

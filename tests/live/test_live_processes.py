@@ -31,10 +31,18 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OM
 
 @pytest.mark.no_cover
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
-@pytest.mark.parametrize("each", [1, pytest.param(4, marks=pytest.mark.long)])
-def test_kills_of_everybody_lose_double_and_redraw_nothing(each: int) -> None:
+@pytest.mark.parametrize(
+    ("script", "each"),
+    [
+        ("live_kills.py", 1),
+        pytest.param("live_kills.py", 4, marks=pytest.mark.long),
+        pytest.param("sum_kills.py", 2, marks=pytest.mark.long),
+    ],
+)
+def test_kills_of_everybody_lose_double_and_redraw_nothing(script: str, each: int) -> None:
+    """In the rounds of sums, too: and nothing but the plain sums follows from all that was said."""
     require_mosquitto()
-    kills = BENCHMARKS / "live_kills.py"
+    kills = BENCHMARKS / script
     command = [sys.executable, str(kills), "--kills", str(4 * each), "--seed", "1", "--json"]
     ran = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -19,6 +19,7 @@ import pytest
 
 from helpers.brokers import Client, eventually, require_mosquitto
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
+from helpers.said import says
 from veilnet.centre.fusion import Fusion
 from veilnet.cli._mosquitto import Broker
 from veilnet.io.template import house
@@ -26,7 +27,7 @@ from veilnet.live.broker import BrokerPlan
 from veilnet.live.centre import Centre
 from veilnet.live.epochs import Epochs
 from veilnet.live.keys import KeyFolder, make_keys
-from veilnet.live.metrics import MetricsServer, as_metrics
+from veilnet.live.metrics import Families, MetricsServer, of_centre, of_service, problems_of
 from veilnet.live.reading import Reader
 from veilnet.live.receiving import Receiver
 from veilnet.live.seals import agent_seal, centre_seals, make_seals
@@ -117,6 +118,7 @@ def test_estimates_have_the_bits_of_fusion_though_broker_and_centre_go_away(live
     sent: dict[str, list[np.ndarray]] = {agent: [] for agent in AGENTS}
     with Client(live.broker, live.keys.reader("screen")) as screen:
         screen.subscribe(TOPICS.estimates)
+        screen.subscribe(TOPICS.history)
         for agent in AGENTS:
             live.start_sender(agent)
         for epoch in range(1, 7):
@@ -179,10 +181,11 @@ def test_a_reader_that_checks_is_told_what_the_centre_signed_alone(live: Live) -
     reader.start()
     try:
         _, readings = house_readings(live.wired.plan, 3)
-        for agent in AGENTS:
-            live.wired.agents[agent].take([1, 2], readings[agent][:2])
-            live.start_sender(agent)
-        assert eventually(lambda: [each["epoch"] for each in told] == [1, 2]), said
+        for epoch in (1, 2):
+            for agent in AGENTS:
+                live.wired.agents[agent].take([epoch], readings[agent][epoch - 1 : epoch])
+                (live.senders.get(agent) or live.start_sender(agent)).wake()
+            assert eventually(lambda: [each["epoch"] for each in told][-1:] == [epoch]), said  # noqa: B023
         with Client(live.broker, live.keys.reader("phone")) as late:
             late.subscribe(TOPICS.estimates)
             assert eventually(lambda: len(late.received) == 1)
@@ -202,15 +205,47 @@ def test_a_reader_that_checks_is_told_what_the_centre_signed_alone(live: Live) -
         reader.stop()
 
 
+def test_what_was_made_without_a_broker_is_said_later_and_the_last_alone_is_the_newest(live: Live) -> None:
+    _, readings = house_readings(live.wired.plan, 3)
+    for agent, own in readings.items():
+        live.wired.agents[agent].take([1, 2, 3], own)
+    live.broker.kill()
+    assert eventually(lambda: not live.receiver.connected)
+
+    def arrive(epoch: int) -> bool:
+        """Said until heard: the receiver's thread may take its list away just then. Duplicates do nothing."""
+        live.receiver.arrived += [
+            (TOPICS.messages(agent), live.wired.outbox(agent)[epoch]) for agent in AGENTS
+        ]
+        return len(live.receiver.estimates) == epoch + 1
+
+    assert all(eventually(lambda: arrive(epoch)) for epoch in range(3))  # noqa: B023
+    live.broker.start()
+    with Client(live.broker, live.keys.reader("screen")) as screen:
+        screen.subscribe(TOPICS.history)
+        screen.subscribe(TOPICS.estimates)
+        screen.subscribe(TOPICS.heard)
+        assert eventually(lambda: live.receiver.has_said_all)
+        assert eventually(lambda: any(topic == TOPICS.estimates for topic, _ in screen.received))
+        assert eventually(lambda: (TOPICS.heard, b"online") in screen.received)
+    newest = [json.loads(payload) for topic, payload in screen.received if topic == TOPICS.estimates]
+    assert {(each["epoch"], each["newest"], each["delayed"]) for each in newest} == {(3, True, True)}
+
+
 def test_metrics_are_on_the_loopback(live: Live) -> None:
     _, readings = house_readings(live.wired.plan, 2)
     for agent, count in (("hall", 2), ("study", 1)):
         live.wired.agents[agent].take(range(1, count + 1), readings[agent][:count])
         assert live.start_sender(agent).drain(120)
     path = live.wired.folder / "estimates.sqlite"
-    server = MetricsServer(
-        0, lambda: as_metrics(read_status(path), connected=live.receiver.connected)
-    ).start()
+    until = live.keys.centre.expires()
+
+    def families() -> Families:
+        status = read_status(path)
+        common = of_service(path, live.receiver.connected, until, None, status.made)
+        return [*common, *of_centre(status, None, live.receiver.leads)]
+
+    server = MetricsServer(0, families, lambda: 1e-9).start()
     try:
         assert server.address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(server.address, timeout=120) as answer:
@@ -218,8 +253,29 @@ def test_metrics_are_on_the_loopback(live: Live) -> None:
         with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             urllib.request.urlopen(server.address.replace("metrics", "secrets"), timeout=120)
         refused.value.close()
+        health = server.address.replace("metrics", "health")
+        with urllib.request.urlopen(health, timeout=120) as answer:
+            assert json.loads(answer.read()) == {"healthy": True, "problems": []}
+        live.broker.kill()
+        assert eventually(lambda: not live.receiver.connected)
+        with pytest.raises(urllib.error.HTTPError, match="503") as ill:
+            urllib.request.urlopen(health, timeout=120)
+        says(json.loads(ill.value.read())["problems"][0], "no connection")
+        ill.value.close()
+        old = of_service(path, True, until, until, 1e9)
+        says(problems_of(old, 60.0)[0], "nothing was made for")
+        assert problems_of(old, None) == []
+        past = until.replace(year=2020)
+        assert problems_of(of_service(path, True, past, past, 1e9), None) == [
+            "the certificate has expired", "the plan has expired",
+        ]  # fmt: skip
     finally:
         server.stop()
+    gauges = dict(line.split() for line in lines if line[0] != "#" and "{" not in line)
+    assert float(gauges["veilnet_certificate_expires_seconds"]) == until.timestamp()
+    assert float(gauges["veilnet_store_bytes"]) >= path.stat().st_size
+    assert 0 <= float(gauges["veilnet_age_seconds"]) < 3600
+    assert gauges["veilnet_leads"] == "1"
     assert 'veilnet_messages_total{agent="hall"} 2' in lines
     assert 'veilnet_messages_total{agent="living room"} 0' in lines
     assert 'veilnet_lag_epochs{agent="study"} 1' in lines

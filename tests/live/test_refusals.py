@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -248,12 +249,17 @@ def test_an_agent_of_many_stores_does_not_fill_the_centre(
     make_seals(keys, ["kitchen"])
     receiver = Receiver(wired.centre, wired.seals, TOPICS, keys.centre, ("127.0.0.1", 1), say=lambda _: None)
     published: list[str] = []
-    monkeypatch.setattr(receiver._client, "publish", lambda topic, *_, **__: published.append(topic))
-    receiver.connected = True
+
+    def publish(topic: str, *_: object, **__: object) -> SimpleNamespace:
+        published.append(topic)
+        return SimpleNamespace(mid=0)
+
+    monkeypatch.setattr(receiver._client, "publish", publish)
+    receiver.connected = receiver._greeted = receiver._leading.absent = True
     message = first(wired)
     for k in range(50):
         payload = wired.seals["kitchen"].message(changed(message, store=k.to_bytes(8, "big")))
-        receiver._arrived.append((TOPICS.messages("kitchen"), payload))
+        receiver.arrived.append((TOPICS.messages("kitchen"), payload))
     receiver._work()
     assert not receiver._receipts
     assert published.count(TOPICS.acks("kitchen")) == 50

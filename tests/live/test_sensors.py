@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import paho.mqtt.client as mqtt
 import pytest
@@ -137,7 +138,7 @@ class Played(SensorRows):
         super().__init__([sensor()], names, step, clock=lambda: self.now, say=self.said.append, **settings)
 
     def listen(self) -> None:
-        self._clients = [None]
+        self._clients = [MagicMock()]
 
     def _wait(self, seconds: float) -> Any:
         found = None if self._came.empty() else super()._wait(0.0)

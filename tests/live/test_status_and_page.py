@@ -12,6 +12,7 @@ import pytest
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
 from helpers.said import says
 from veilnet.cli import run
+from veilnet.live.centre_store import CentreStore
 from veilnet.live.status import read_status
 from veilnet.studio.live_page import _PAGE, _application, live_page
 
@@ -45,13 +46,28 @@ def test_status_counts_what_happened(wired: Wired) -> None:
     assert status.counts["kitchen", "seal"] == 1
 
 
+def test_a_copy_of_a_running_centre_s_store_goes_on_and_an_agent_s_is_not_copied(
+    wired: Wired, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy.sqlite"
+    assert run(["live", "backup", str(wired.folder / "estimates.sqlite"), str(copy)]) == 0
+    assert read_status(copy) == read_status(wired.folder / "estimates.sqlite")
+    assert copy.stat().st_mode & 0o077 == 0
+    with CentreStore(copy) as opened:  # as the one it is a copy of
+        assert [each.plan for each in opened.plans()] == [wired.id]
+    assert run(["live", "backup", str(wired.folder / "estimates.sqlite"), str(copy)]) == 2
+    assert run(["live", "backup", str(wired.store_of("hall")), str(tmp_path / "hall.copy")]) == 2
+    says(capsys.readouterr().err, "exists already", "agent's store", "--begin")
+    assert not (tmp_path / "hall.copy").exists()
+
+
 def test_status_on_the_command_line(wired: Wired, capsys: pytest.CaptureFixture[str]) -> None:
     stores = [str(wired.folder / "estimates.sqlite"), str(wired.store_of("hall"))]
     assert run(["live", "status", *stores]) == 0
     shown = capsys.readouterr().out
     says(shown, "4 epochs", "up to 4", "0 revisions")
     assert "Refused 1" in shown
-    says(shown, "hall", "3 releases", "epoch 4", "1 epochs missed")
+    says(shown, "hall", "3 releases", "epoch 4", "1 epoch missed")
     assert run(["live", "status", *stores, "--json"]) == 0
     centre, agent = json.loads(capsys.readouterr().out)
     assert centre["agents"]["study"]["silent"] == 2

@@ -344,7 +344,7 @@ def test_when_rows_are_read_goes_where_the_step_goes(tmp_path: Path) -> None:
     assert epochs_of("15min", steps[0]).in_words(TIMES) == "steps of 900 s from 7min in times with a zone"
     other = vn.Sanitizer([[1.0, 1.0]], [1.0], step="15min")
     assert not other.same_as(other.replace(step="15min from 7min"))  # else readings would be told twice
-    with pytest.raises(InvalidPlan, match="told twice"):
+    with pytest.raises(InvalidPlan, match="sent twice"):
         epochs_of(None, 900.0).goes_on_as(epochs_of(None, steps[0]), "steps of 900 s in times with a zone")
 
 

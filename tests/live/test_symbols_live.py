@@ -29,7 +29,7 @@ from veilnet.live.epochs import Epochs
 from veilnet.live.fusions import WINDOW
 from veilnet.live.home_assistant import discovery_topic
 from veilnet.live.keys import KeyFolder
-from veilnet.live.metrics import as_metrics
+from veilnet.live.metrics import as_metrics, of_centre
 from veilnet.live.showing import as_line, as_table
 from veilnet.live.status import newest_estimates, read_status
 from veilnet.live.telegraf import lines
@@ -78,6 +78,8 @@ def test_a_class_is_estimated_as_in_process_and_once(wired: Wired, of_class: vn.
     assert wired.centre.take(again, 0.0).duplicates == 36
     wired.start_centre()
     assert wired.centre.take(again, 1.0).estimates == []
+    kept = [as_table(each, Epochs()) for each in wired.centre.kept(1, 12)]
+    assert kept == [as_table(each, Epochs()) | {"newest": False} for each in made]
     stored = newest_estimates(wired.folder / "estimates.sqlite", 12)[::-1]
     np.testing.assert_array_equal([each["public"] for each in stored], expected.probabilities)
 
@@ -135,7 +137,7 @@ def test_another_law_voids_the_promise_and_the_same_law_does_not(wired: Wired) -
     assert wired.centre.drifted(wired.id) == ("hall",)
     status = read_status(store)
     assert (status.drifted, status.refusals, status.agents[0].refused) == (("hall",), {}, 0)
-    assert 'veilnet_drifted{agent="hall"} 1' in as_metrics(status, connected=True)
+    assert 'veilnet_drifted{agent="hall"} 1' in as_metrics(of_centre(status, None, leads=True))
     assert "promise void: hall" in as_line(last, Epochs())
     assert "void until it is learned anew" in live_page(store)
 

@@ -56,8 +56,10 @@ def test_a_long_name_is_cut_and_told_apart() -> None:
 
 def test_nobody_else_is_the_centre() -> None:
     assert identity(CENTRE) != CENTRE
-    with pytest.raises(InvalidRequest, match="other than centre"):
+    with pytest.raises(InvalidRequest, match="not centre or standby"):
         reader_identity("centre")
+    with pytest.raises(InvalidRequest, match="not centre or standby"):
+        reader_identity("standby")
     for bad in ("", ".", "..", "a b", "a/b", "#", "x" * 61, "a\nuser root"):
         with pytest.raises(InvalidRequest, match="reader: expected a name"):
             reader_identity(bad)

@@ -86,9 +86,9 @@ def test_what_is_no_doubt_is_refused(doubts, words) -> None:
     ("line", "words"),
     [
         ('[doubts]\nnoise = "white"', "doubts.noise: expected a table"),
-        ("[doubts.noise]\naccepted = true", "doubts.noise: the key 'words' is missing"),
-        ('[doubts.noise]\nwords = "x"\naccepted = 1', "accepted is True or False"),
-        ('[doubts.noise]\nwords = "x"\nwhy = 1', "doubts.noise: keys"),
+        ("[doubts.noise]\naccepted = true", "doubts.noise.words: missing"),
+        ('[doubts.noise]\nwords = "x"\naccepted = 1', "doubts.noise.accepted: expected true or false"),
+        ('[doubts.noise]\nwords = "x"\nwhy = 1', "doubts.noise.why: no such key"),
         ('[doubts.noise]\nwords = "\\u001b[2J"', "printable characters"),
     ],
 )

@@ -135,7 +135,7 @@ def test_check_and_design_say_what_was_not_stated(tmp_path, capsys, command) -> 
     assert cli.run([command, str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "protect only continuous readings" not in shown
-    assert "dithered by a step" in shown
+    assert "readings are dithered by" in shown
 
 
 # --- found in data

@@ -13,8 +13,7 @@ from veilnet.paper import _claims_privacy as privacy_claims
 from veilnet.paper import _claims_tradeoff as tradeoff_claims
 from veilnet.paper.claims import _CLAIMS
 from veilnet.paper.figures import FIGURES
-from veilnet.paper.statistics import summarize
-from veilnet.paper.tables import Table, csv_lines, read_table
+from veilnet.paper.tables import Table, csv_lines, read_table, summarize
 
 # --- numbers in few words
 

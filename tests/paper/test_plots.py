@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veilnet.paper.plots import _band
-from veilnet.paper.statistics import summarize
+from veilnet.paper.tables import summarize
 
 figure = pytest.importorskip("matplotlib.figure")
 

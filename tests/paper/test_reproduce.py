@@ -158,6 +158,7 @@ def test_what_a_run_writes(whole: Path) -> None:
             assert f"| {claim.measured} | {claim.verdict.replace('no', '**no**')} |" in text
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle, then a resumed run with two processes, against one run with one process."""

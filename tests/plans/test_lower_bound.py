@@ -25,16 +25,16 @@ from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_l
 from veilnet.designs.lower_bound.rapidities import RapidityAscent
 from veilnet.designs.lower_bound.semidefinite import solve_semidefinite
 from veilnet.designs.proved import proved_plan
+from veilnet.designs.worst import worst_ceilings, worst_limits
 from veilnet.io._sealed import digest, seal
 from veilnet.io.proof_files import PROOF
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound.inequality import Inequality
-from veilnet.plans.lower_bound.lifted_form import lifted_form
+from veilnet.plans.lower_bound.lifted_form import lifted_form, lifted_sum
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import (
     Rapidities,
     RapidityTheorem,
-    lifted_sum,
     public_columns,
     rotations,
 )
@@ -204,6 +204,68 @@ def test_one_agent_whose_optimum_is_known(seed: int) -> None:
     assert optimum * 0.98 <= proof.loss <= optimum * (1 + 1e-6)
 
 
+def two_rows(seed: int, agents: int) -> vn.Network:
+    """A private parameter of two rows, the second a part of the first: its mean leaves one direction exposed."""
+    rng = np.random.default_rng([seed, 41])
+    rows = rng.standard_normal((2, 4))
+    return vn.Network(
+        observe={f"a{k}": rng.standard_normal((5 if agents == 1 else 3, 4)) for k in range(agents)},
+        noise=0.5,
+        public=rng.standard_normal((1, 4)),
+        private={"g": vn.Secret(rows, change=1.0)},
+        prior=vn.Prior(covariance=4 * np.eye(4)),
+    )
+
+
+def halfway(network: vn.Network) -> float:
+    """Growth of every direction halfway from what is free to what silence gives."""
+    verdict = vn.check(network)
+    return (min(worst_ceilings(verdict).values()) + min(worst_limits(network).values())) / 2
+
+
+def least_of_one_holder(network: vn.Network, growth: float) -> float:
+    """Of one agent the optimum is a semidefinite program in P̃ alone, P ⪯ P̃ ⪯ P0 and G P̃ G' ⪰ (1 + ε) G P G'."""
+    cp = pytest.importorskip("cvxpy")
+    raw, rows = vn.crlb(network), network.private["g"]
+    after = cp.Variable((4, 4), symmetric=True)
+    kept = [after - raw >> 0, 4 * np.eye(4) - after >> 0]
+    hidden = rows @ after @ rows.T - (1 + growth) * rows @ raw @ rows.T >> 0
+    problem = cp.Problem(cp.Minimize(cp.trace(network.U @ after @ network.U.T)), [*kept, hidden])
+    problem.solve(solver=cp.CLARABEL)
+    return float(problem.value / np.trace(network.U @ raw @ network.U.T) - 1)
+
+
+def test_what_is_asked_of_every_direction_has_a_gap_too(tmp_path: Path) -> None:
+    """The bound is never above the optimum by CVXPY, and at it where two directions and their mean agree."""
+    parts = []
+    for seed in range(4):
+        network = two_rows(seed, 1)
+        plan = vn.design(network, privacy=vn.Worst(halfway(network)))
+        assert plan.proof is not None
+        assert np.isfinite(plan.gap)
+        assert float(exact_surplus(network, plan.proof)) > 0
+        parts.append(plan.proof.loss / least_of_one_holder(network, halfway(network)))
+    assert max(parts) < 1 + 1e-6
+    assert sum(part > 0.99 for part in parts) >= 2
+    plan.save(tmp_path / "plan")
+    assert vn.Plan.load(tmp_path / "plan").gap == plan.gap
+
+
+def test_secrets_of_several_rows_have_a_gap_and_no_claim_beyond_what_was_asked() -> None:
+    """Any change of length 1, AUC 0.7. A proof about more than was asked says nothing of the plan."""
+    network = two_rows(1, 4)
+    plan = vn.design(network, privacy={"g": vn.Auc(0.7)})
+    assert plan.proof is not None
+    assert np.isfinite(plan.gap)
+    assert float(exact_surplus(network, plan.proof)) > 0
+    more = {"g": plan.proof.privacy["g"] * 1.01}
+    assert replace(plan, proof=replace(plan.proof, privacy=more)).gap == np.inf
+    other = {"g": plan.proof.mixed["g"] @ np.diag([1.0, 50.0])}
+    assert not replace(plan.proof, mixed=other).holds(network)
+    assert not replace(plan.proof, mixed={"g": np.zeros((1, 2))}).holds(network)
+    assert not replace(plan.proof, mixed={"g": np.eye(3)}).holds(network)
+
+
 def three_scalars() -> vn.Network:
     return vn.Network(
         observe={"a": [[1.0, 0.4]], "b": [[0.3, 1.0]], "c": [[1.0, -0.8]]},
@@ -276,7 +338,7 @@ def test_closed_forms_have_no_gap_and_the_rest_says_what_is_proved(proved: list[
     bare = replace(proved[1], proof=None)
     assert bare.gap == np.inf
     assert "not proved" in str(bare)
-    assert "no linear design loses less than" in str(proved[1])
+    assert "with any linear design the public standard error grows by" in str(proved[1])
 
 
 def test_correlated_noise_of_many_readings_is_not_split() -> None:

@@ -100,7 +100,7 @@ def test_saved_rechecked_and_said(plan: vn.Plan, tmp_path: Path) -> None:
         vn.Plan.load(tmp_path / "coarser")
 
 
-@pytest.mark.parametrize("noise", ["per agent", "joint"])
+@pytest.mark.parametrize("noise", ["per agent", pytest.param("joint", marks=pytest.mark.long)])
 def test_trade_offs_of_random_networks(noise: str) -> None:
     network = random_network(3, noise=noise, prior="covariance")
     plan = vn.design(network, utility_loss=0.1, starts=1, bits=0.01)

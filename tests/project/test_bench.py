@@ -66,6 +66,7 @@ def test_what_was_asked_for_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr("subprocess.run", remember)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 4.0, 4.0))
     assert bench.main(["start"]) == 0
     assert bench.main(["gaps", "--quick"]) == 0
     assert bench.main(["all", "--update-docs"]) == 0
@@ -73,6 +74,19 @@ def test_what_was_asked_for_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran[1][1:] == [str(BENCHMARKS / "gaps.py"), *bench.BENCHMARKS["gaps"].quick]
     assert [each[3] for each in ran[2:-1]] == [name for name in bench.BENCHMARKS if name not in bench.ON_DATA]
     assert ran[-1][-1] == "render"
+
+
+def test_figures_are_published_from_a_quiet_machine_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("measured under load"))
+    monkeypatch.setattr("os.getloadavg", lambda: (2.3, 0.5, 0.5))
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["start", "--update-docs"])
+    assert ended.value.code == 2
+    complaint = capsys.readouterr().err
+    assert "--update-docs" in complaint
+    assert "2.3" in complaint
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("cluster", "distributed", called("veilnet.cluster.running:_distributed")),
     ("live", "paho", called("veilnet.live.connecting:make_client", "kitchen", None)),
     ("live", "cryptography", imported("veilnet.live.keys")),
-    ("studio", "uvicorn", called("veilnet.studio.serving:serve", None, started=print)),
+    ("studio", "uvicorn", called("veilnet.studio.loopback:serve", None, started=print)),
     ("stonesoup", "stonesoup", imported("veilnet.adapters.stone_soup")),
 ]
 

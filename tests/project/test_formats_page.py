@@ -1,11 +1,10 @@
-"""The page of formats is true: its tables are the code's, and an agent made from it sends what veilnet would."""
+"""The page of files is true: its tables are the code's."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from helpers.code_blocks import ROOT, blocks
-from helpers.networks import random_network
-from veilnet.agent.release import release_valid
+from helpers.code_blocks import ROOT, table_under
 from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.io import _formats, network_schema, sanitizer_files
 from veilnet.io._kinds import Kind, Table
@@ -24,22 +21,15 @@ from veilnet.io.centre_files import KINDS
 from veilnet.io.plan_files import PLAN
 from veilnet.io.proof_files import PROOF
 from veilnet.io.template import house
-from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal
-from veilnet.live.topics import Topics
-from veilnet.plans.plan import make_plan
 from veilnet.symbols import files as symbol_files
 from veilnet.symbols.agent_files import AGENT
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
-CODE = [block.code for block in blocks(PAGE) if block.language == "python"]
 
 
 def rows_under(heading: str) -> dict[str, str]:
     """first cell -> second cell of the table under a heading."""
-    section = re.split(r"^#+ ", PAGE.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
-    found = re.findall(r"^\| `([^`]+)` \| ([^|]+?) \|", section, re.MULTILINE)
-    assert found, heading
-    return dict(found)
+    return {name: cells[0] for name, cells in table_under(PAGE, heading).items()}
 
 
 def fields(table: Table, *without: str) -> dict[str, str]:
@@ -68,7 +58,7 @@ def test_tables_of_sealed_files_are_those_of_the_code(heading: str, expected: di
     assert rows_under(heading) == expected
 
 
-def test_tables_of_networks_and_messages_are_those_of_the_code() -> None:
+def test_tables_of_networks_are_those_of_the_code() -> None:
     network = rows_under("Fields of a network")
     assert set(network) == set(network_schema.DOCUMENT_KEYS)
     assert {name for name, always in network.items() if always == "yes"} == {
@@ -78,17 +68,6 @@ def test_tables_of_networks_and_messages_are_those_of_the_code() -> None:
     assert set(agent) == set(network_schema.AGENT_KEYS)
     assert [name for name, always in agent.items() if always == "yes"] == ["observe"]
     assert set(rows_under("Arrays of a network")) == set(network_schema.COLUMNS)
-    assert list(rows_under("Elements of a message"))[1:] == list(Message.__struct_fields__)
-    assert list(rows_under("Elements of a receipt"))[1:] == list(Receipt.__struct_fields__)
-    topics = Topics()
-    assert set(rows_under("Topics")) == {
-        *(
-            each("<agent>").replace("=3C", "<").replace("=3E", ">")
-            for each in (topics.messages, topics.acks, topics.sums, topics.rounds)
-        ),
-        *(topics.estimates, topics.influx, topics.status),
-    }
-    assert f"{MOST_BYTES:,} bytes" in PAGE
 
 
 def shape_of(kind: Any) -> str:
@@ -110,7 +89,7 @@ KNOWN = {
     "veilnet-plan-archive/4": "efb501a6f2e2",
     "veilnet-sanitizer/3": "5a3b38362a25",
     "veilnet-centre/3": "3d590f000719",
-    "veilnet-proof/3": "94200d180262",
+    "veilnet-proof/4": "2156a1b19555",
     "veilnet-symbol-plan/4": "b8342964adbc",
     "veilnet-symbol-agent/2": "c204fc9e20ed",
     "veilnet-symbol-centre/1": "ec45906e8e6b",
@@ -153,107 +132,6 @@ def test_entries_of_a_ledger_are_chained_as_the_page_says() -> None:
     entry = f'[1,1888889,"0123456789abcdef",true,"{digest}"]'.encode()
     expected = hashlib.sha256(first + entry).digest()
     assert next_hash(first, 1, 1888889, "0123456789abcdef", True, digest_of(message)) == expected
-
-
-class Drawn:
-    """A source of noise that hands out draws of a list, and whoever asks after it gets the same."""
-
-    private = False
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def uniform(self, shape: tuple[int, ...] = ()) -> Any:
-        return self._rng.random(shape) - 0.5
-
-    def normal(self, shape: tuple[int, ...] = ()) -> Any:
-        return self._rng.standard_normal(shape)
-
-
-@pytest.fixture(scope="module")
-def page_agent() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    exec(compile(CODE[0], "formats.md", "exec"), names)
-    return names
-
-
-def plans() -> Iterator[vn.Plan]:
-    yield vn.design(house())
-    network = random_network(3, prior="covariance")
-    rng = np.random.default_rng(2)
-    yield make_plan(
-        network,
-        {
-            name: vn.Sanitizer(rng.standard_normal((2, size)), [0.5, 1e-16], offset=network.offset[mine])
-            for name, size, mine in (
-                (name, int(network.blocks.sizes[place]), network.blocks.rows(place))
-                for place, name in enumerate(network.agents)
-            )
-        },
-        "by hand",
-    )
-    limited = random_network(4, prior="covariance")
-    yield vn.design(
-        limited.replace(limits=dict.fromkeys(limited.agents, (-1000000.0, 2000000.0)), resolution=0.125)
-    )
-
-
-def test_an_agent_made_from_the_page_sends_the_same_numbers(
-    page_agent: dict[str, Any], tmp_path: Path
-) -> None:
-    rng = np.random.default_rng(5)
-    compared = noisy = dithered = 0
-    for number, plan in enumerate(plans()):
-        plan.save(tmp_path / f"plan{number}")
-        for agent, sanitizer in plan.sanitizers.items():
-            file = page_agent["read_agent_file"]((tmp_path / f"plan{number}/{agent}.json").read_bytes())
-            noisy += bool(np.any(sanitizer.noise))
-            dithered += sanitizer.dithers
-            for seed in range(20):
-                reading = sanitizer.offset + rng.standard_normal(sanitizer.readings) * 10.0 ** rng.integers(
-                    0, 30
-                )
-                ours = release_valid(sanitizer.recipe, reading[None], Drawn(seed)).values[0]
-                theirs = Drawn(seed)
-                sent = page_agent["numbers_sent"](file, reading.tolist(), theirs.uniform, theirs.normal)
-                assert sent == ours.tolist()
-                compared += 1
-            assert page_agent["numbers_sent"](file, [np.nan] * sanitizer.readings, None, None) is None
-    assert compared > 200
-    assert min(noisy, dithered) > 3
-
-
-def test_a_message_made_from_the_page_is_the_one_veilnet_makes(page_agent: dict[str, Any]) -> None:
-    secret, store = bytes(range(32)), bytes(range(1, 9))
-    file = {"plan": "0123456789abcdef0123456789abcdef", "agent": "kitchen"}
-    shown = next(block.shown for block in blocks(PAGE) if block.code == CODE[1])
-    vector = bytes.fromhex(str(shown).replace("\n", ""))
-    assert page_agent["message"](secret, file, store, 1, 1888889, [0.5, -1.25]) == vector
-    seal = Seal(secret)
-    opened = seal.open_message(vector)
-    assert (opened.plan, opened.agent, opened.epoch) == ("0123456789abcdef", "kitchen", 1888889)
-    assert seal.message(opened) == vector
-    for agent, epoch, sent in (
-        ("kitchen", 1, None), ("Küche im ersten Stock, am Fenster nach Norden", 2**40, [1e300] * 40),
-        ("a", 127, [0.0]), ("b", 128, []), ("c", 65536, [2.5]),
-    ):  # fmt: skip
-        values = None if sent is None else np.array(sent, dtype="<f8").tobytes()
-        made = seal.message(Message("f" * 16, agent, store, epoch, epoch, 0, True, values))
-        file = {"plan": "f" * 32, "agent": agent}
-        assert page_agent["message"](secret, file, store, epoch, epoch, sent) == made
-
-
-@pytest.mark.parametrize(("version", "why"), [(2, "newer"), (0, "malformed"), ("2", "malformed")])
-def test_a_message_of_another_version_is_told_from_nonsense(
-    page_agent: dict[str, Any], version: Any, why: str
-) -> None:
-    secret = bytes(32)
-    body = page_agent["packed"](
-        [version, "f" * 16, "kitchen", bytes(8), 1, 1, 0, True, None, "a field of then"]
-    )
-    tag = hashlib.blake2b(body, digest_size=16, key=secret, person=b"veilnet message").digest()
-    with pytest.raises(Malformed, match=why):
-        Seal(secret).open_message(body + tag)
 
 
 def test_the_id_of_a_plan_is_as_the_page_says(tmp_path: Path) -> None:

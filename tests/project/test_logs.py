@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -65,7 +66,8 @@ def test_a_log_gets_its_honest_headline(
     assert logs.main([str(tmp_path), "--quick"]) == 0
     said = capsys.readouterr().out
     assert "room: 600 rows" in said
-    assert "occupied in these 600 rows" in said
+    assert re.search(r"see occupied,.* these 600 rows", said)
+    assert re.search(r"^what a free plan sends .* \d\.\d\d to \d\.\d\d", said, re.MULTILINE)
     assert "building: not there; looked for co2.csv" in said
 
 

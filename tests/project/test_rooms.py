@@ -113,7 +113,7 @@ def test_inside_nobody_goes_through_the_front_door() -> None:
         ("_core/words.py", "import veilnet.auditing.ledger", "upward"),
         ("agent/normal_form.py", "from veilnet.agent.sanitizer import Sanitizer", "knot"),
         ("agent/recipe.py", "def late():\n    from veilnet.agent import release", "knot"),
-        ("paper/tradeoff.py", "from veilnet.designs.joint.search import solve", "past"),
+        ("paper/figures.py", "from veilnet.designs.joint.search import solve", "past"),
     ],
 )
 def test_a_planted_knot_is_found(module: str, planted: str, finds: str, tmp_path: Path) -> None:

@@ -151,12 +151,17 @@ def test_what_changed_is_installed_again_into_the_same_venv(sandbox: Sandbox, ch
 
 
 def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
+    said = []
+
     def verb(name: str, **fake: str) -> list[str]:
-        sandbox.run(sandbox.root / "veilnet", name, **fake)
+        said.append(sandbox.run(sandbox.root / "veilnet", name, **fake)[2])
         return sandbox.installed()
 
     assert verb("check") == ["plot"]
     assert verb("audit") == verb("fit") == ["plot", "plot,sklearn"]
+    assert said == [
+        "setting up veilnet (once) ...\n", "adding to veilnet what this command needs (once) ...\n", "",
+    ]  # fmt: skip
     assert verb("reproduce", FAKE_PIP_ERROR="no network")[2:] == []
     assert verb("audit") == verb("check") == ["plot", "plot,sklearn"]  # a failure takes nothing away
     added = verb("bench")
@@ -316,6 +321,7 @@ def test_the_tests_say_what_they_install_and_what_was_skipped_without_it(
     assert code == 0
     assert re.findall(r": installing (\w+) by apt-get.*--no-system", err) == installs
     assert ("chromium" in out.splitlines()[-1]) == (not installs)
+    assert "gcc libc6-dev libmosquitto-dev" in out.splitlines()[-1]  # no compiler on this PATH
     assert [line.split()[-1] for line in sandbox.log.read_text().splitlines() if "apt" in line] == installs
 
 

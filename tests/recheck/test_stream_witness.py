@@ -11,8 +11,7 @@ from helpers.many_streams import STREAMS
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.io.template import house
 from veilnet.recheck import stream_witness
-from veilnet.recheck.stream import StreamRecheck
-from veilnet.recheck.stream_sum import growth_of_sum
+from veilnet.recheck.stream import StreamRecheck, growth_of_sum
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import error_of_raw_filter, error_of_witness
 
@@ -120,3 +119,5 @@ def test_the_noise_that_is_added_counts_in_the_sum() -> None:
     best = StreamRecheck(plan.network, noisy).growth_now(network.U, 0.0)
     assert best > 1e-3
     assert growth_of_sum(plan.network, noisy, network.U, best) >= best * (1 - 1e-6)
+    free = mechanisms(plan.network, plan.sanitizers)
+    assert growth_of_sum(plan.network, free, network.U, 0.0) == pytest.approx(-plan.utility, abs=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 import veilnet as vn
 from helpers.pages import read_page
+from helpers.said import says
 from helpers.shown_plans import KINDS, plan_of
+from helpers.summed_house import summed_plan
 from veilnet import cli
 from veilnet._core.errors import InvalidRequest
 from veilnet.auditing.fingerprint import plan_fingerprint
@@ -95,11 +98,11 @@ def test_what_cannot_be_told_is_counted() -> None:
         "why": "Too few rows.",
     }  # fmt: skip
     section = read_page(plan_of("perfect").report(audit={"rows": [row]}).html).by_id("audit")
-    assert "nothing was found broken, and nothing could be tested; 1 cannot be told" in section.text
+    assert "nothing was found broken, and nothing could be tested; 1 undecided" in section.text
     row = {**row, "what": "ridge on gait", "verdict": "ok"}
     both = {"rows": [row, {**row, "verdict": "cannot tell"}]}
     text = read_page(plan_of("perfect").report(audit=both).html).by_id("audit").text
-    assert "every promise that could be tested holds; 1 cannot be told" in text
+    assert "every promise that could be tested holds; 1 undecided" in text
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_what_cannot_be_told_is_counted() -> None:
         ([], "no promise was tested"),
         (["info", "info"], "no promise was tested"),
         (["info", "warn"], "no promise was tested; 1 to look at"),
-        (["cannot tell"], "nothing was found broken, and nothing could be tested; 1 cannot be told"),
+        (["cannot tell"], "nothing was found broken, and nothing could be tested; 1 undecided"),
         (["ok", "info"], "every promise holds"),
         (["ok", "warn"], "every promise holds; 1 to look at"),
     ],
@@ -313,3 +316,16 @@ def test_of_a_secret_the_card_says_how_surely_it_is_seen_and_no_growth() -> None
         assert f"{detector.auc:.3f}" in about
         assert f"{100 * detector.power:.1f} %" in about
     assert "fold" not in about
+
+
+def test_a_plan_of_sums_is_drawn_beside_shares_and_silence() -> None:
+    """Five marks for each private parameter, on one scale, with the table folded beneath."""
+    plan = summed_plan()
+    page = plan.report().html
+    picture = re.search(r"<svg[^>]*><title[^>]*>Growth of standard errors\..*?</svg>", page, re.DOTALL)
+    assert picture is not None
+    drawn, private = picture.group(), len(plan.network.private)
+    for mark in ('class="mark raw"', 'class="mark sent"', 'class="mark guess"', 'class="curve"'):
+        assert drawn.count(mark) == private
+    helped = ("shares and one agent helps by 7 %", "only sums and one agent helps 1.16x")
+    says(drawn, "cooking", "shares 1.58x", "only sums 3.51x", "nothing sent 3.57x", *helped)

@@ -22,6 +22,7 @@ from veilnet._core.words import times
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.centre.contributions import growth_when_silent
 from veilnet.io.template import house as bundled_house
+from veilnet.report.agents_section import share_picture, share_table
 from veilnet.report.building import traced_frontier
 from veilnet.report.doubts_section import doubts_section
 from veilnet.report.html import Cell, shown, table
@@ -374,7 +375,9 @@ def test_privacy_that_is_all_free_says_so() -> None:
 
 
 def test_a_private_parameter_that_is_not_protected_is_an_alarm() -> None:
-    page = read_page(vn.design(house(private={"gait": [1, 0, 0]})).report().html)
+    public = {"temperature": [1, 0, 0], "sun": [0, 1, 0]}
+    network = house(public=public, private={"gait": [1, 1, 0]})
+    page = read_page(vn.design(network).report().html)
     assert "NOT protected" in page.by_id("known").one("p", "alarm").text
 
 
@@ -438,3 +441,11 @@ def test_the_headline_names_what_each_public_parameter_loses() -> None:
     said = headline(plan, list(errors.values()))
     first, second = (f"{100 * loss:.2g} %" for loss in losses)
     assert f"(its error on mean temperature grows by {first} and on heat loss by {second})" in said
+
+
+@pytest.mark.parametrize(("of_silence", "said"), [(False, "200 %"), (True, "2x")])
+def test_parts_of_knowledge_and_growths_in_silence_are_written_otherwise(of_silence: bool, said: str) -> None:
+    for drawn in (share_picture, share_table):
+        shown = drawn("gait", {"hall": 2.0}, of_silence=of_silence)
+        assert said in shown
+        assert ("silent" in shown) == of_silence

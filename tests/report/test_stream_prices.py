@@ -9,7 +9,7 @@ import pytest
 
 import veilnet as vn
 from helpers.stream_networks import random_stream
-from veilnet.designs.frontiers import Frontier, through
+from veilnet.designs.frontiers import Frontier, sketched, through
 from veilnet.report.building import traced_frontier
 from veilnet.report.frontier_picture import place_of
 
@@ -73,3 +73,20 @@ def test_a_plan_that_a_search_missed_lowers_the_curve_at_all_levels_it_serves() 
     assert priced(found, levels[0]) == pytest.approx(-best.utility)
     assert priced(found, levels[2]) == pytest.approx(-dear.utility)
     assert np.all(np.diff([loss for _, loss in costs(found)]) >= 0)
+
+
+@pytest.mark.parametrize("seed", [2, *(pytest.param(slow, marks=pytest.mark.long) for slow in (0, 1, 4, 5))])
+def test_a_curve_to_look_at_is_near_the_one_that_is_searched_for(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """On five streams, followed as large ones are, it costs at most 15 % more than :func:`vn.frontier`."""
+    network = small_stream(seed)
+    verdict = vn.check(network)
+    ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
+    levels = [ceiling + part * (limit - ceiling) for part in (0.3, 0.6)]
+    searched = costs(vn.frontier(network, levels))
+    monkeypatch.setattr("veilnet.designs.streams.curve._SMALL", 0)
+    followed = costs(sketched(network, levels, None))
+    for (asked, loss), (_, least) in zip(followed, searched, strict=True):
+        assert asked in levels
+        assert loss <= least * 1.15

@@ -13,9 +13,10 @@ import veilnet as vn
 from helpers.pages import Node, read_page
 from helpers.symbol_table import symbol_table, write_symbol_table
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.words import at_most
 from veilnet.cli import run
 from veilnet.report.building import report_of
-from veilnet.report.words import at_least, at_most
+from veilnet.report.words import at_least
 
 AGENTS = {"hall": ["a"], "at<tic": ["c", "d"]}
 

@@ -20,9 +20,7 @@ def test_a_filtered_reading_can_be_recovered_by_who_waits() -> None:
     sanitizer = vn.Sanitizer([[1.0, -2.0, 0.0]], memory=memory)
     assert kinds(sanitizer) == ["exactly"]
     assert "EVERY raw reading can be recovered exactly: 1 independent numbers" in inspect(sanitizer).alarms[0]
-    assert "number 1 = 1 reading 1 of this row, and what the memory keeps of earlier ones, exactly" in str(
-        inspect(sanitizer)
-    )
+    assert "number 1 = 1 reading 1 + memory of earlier rows, exactly" in str(inspect(sanitizer))
 
 
 def test_one_filtered_number_of_two_readings_mixes_them() -> None:
@@ -61,8 +59,8 @@ def test_exact_numbers_are_used_as_far_as_they_help_against_noise() -> None:
 def test_how_long_a_reading_shows_is_judged_beside_its_own_row() -> None:
     """Sent at once with weight 100 and from the memory with 0.5, 0.25, ...: nothing noticeable after its own row."""
     direct = vn.Sanitizer([[1.0, 100.0]], memory=Memory([[0.5]], [[1.0]]), grid=2.0**-10)
-    assert "in none after it" in inspect(direct).notes[0]
+    assert "affects what is sent in its row alone" in inspect(direct).notes[0]
     # Another unit of one reading does not hide how long the other shows.
     memory = Memory(np.diag([0.5, 0.5]), np.diag([1.0, 1e6]))
     other = vn.Sanitizer([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1e6]], memory=memory, grid=2.0**-10)
-    assert "in the 6 after it" in inspect(other).notes[0]
+    assert "for 6 more rows" in inspect(other).notes[0]

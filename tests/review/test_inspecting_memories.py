@@ -37,11 +37,9 @@ def test_one_reading_and_one_exact_number_is_raw_through_any_memory() -> None:
     found = inspect(sanitizer)
     assert "EVERY raw reading can be recovered exactly" in found.alarms[0]
     assert recovered(sanitizer).all()
-    assert "keeps 1 number of past readings" in found.notes[0]
-    assert "in the 6 after it" in found.notes[0]  # 0.5^7 < 0.01 < 0.5^6
-    assert found.numbers == (
-        "number 1 = 1 T1 of this row, and what the memory keeps of earlier ones, exactly",
-    )
+    assert "keeps a memory of 1 number" in found.notes[0]
+    assert "for 6 more rows" in found.notes[0]  # 0.5^7 < 0.01 < 0.5^6
+    assert found.numbers == ("number 1 = 1 T1 + memory of earlier rows, exactly",)
 
 
 def test_a_reading_that_only_the_memory_shows_is_not_withheld() -> None:

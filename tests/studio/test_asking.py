@@ -18,8 +18,8 @@ from helpers.small_network import small_network
 from veilnet import cli
 from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.io.template import house
+from veilnet.studio.app import network_text
 from veilnet.studio.asking import Ask
-from veilnet.studio.downloads import network_text
 from veilnet.studio.nearby import Nearby
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
@@ -197,7 +197,7 @@ def test_networks_that_only_a_search_answers_say_so(bench: Workbench) -> None:
     bench.load("n.toml", small_network(attic=[[0, 0, 0, 1], [0, 0, 0, 1]], hall=[[1, 1, 1, 0], [1, 2, 0, 0]]))
     shown = view(bench)["loaded"]
     assert not shown["quick"]
-    assert "tells nothing of when" in shown["by_search"]
+    assert "nothing about when" in shown["by_search"]
 
 
 def test_secrets_are_dragged_by_their_auc() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("starlette")
 
 import veilnet as vn
 from veilnet.studio import tasks
-from veilnet.studio.downloads import report_page
+from veilnet.studio.app import report_page
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 

@@ -35,7 +35,11 @@ def test_x_survives_the_way_to_the_agents_and_back() -> None:
         np.testing.assert_allclose(after, before, atol=1e-9)
 
 
-@pytest.mark.parametrize("network", [house(), paper_network(3, 9, 2, prior=True)], ids=["house", "paper"])
+@pytest.mark.parametrize(
+    "network",
+    [pytest.param(house(), marks=pytest.mark.long), paper_network(3, 9, 2, prior=True)],
+    ids=["house", "paper"],
+)
 def test_dragging_keeps_every_target_and_costs_little_more_than_a_design(network: vn.Network) -> None:
     verdict = vn.check(network)
     nearby = Nearby(verdict)
@@ -48,6 +52,7 @@ def test_dragging_keeps_every_target_and_costs_little_more_than_a_design(network
     assert -plan.utility <= 1.05 * -best.utility
 
 
+@pytest.mark.long
 def test_what_was_learned_is_where_the_next_answer_begins() -> None:
     network = paper_network(7, 18, 2, prior=True)
     verdict = vn.check(network)

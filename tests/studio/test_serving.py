@@ -12,7 +12,7 @@ import scipy.linalg  # noqa: F401  so that its linear algebra is among those cou
 import threadpoolctl
 import uvicorn
 
-from veilnet.studio.serving import serve
+from veilnet.studio.loopback import serve
 
 
 def threads() -> set[int]:
@@ -34,3 +34,14 @@ def test_answers_wait_for_no_other_thread_of_linear_algebra(monkeypatch: pytest.
         assert threads() == before
     assert 2 in before  # a library that was built for one thread keeps to it
     assert while_served == [{1}]
+
+
+def test_no_other_machine_can_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+    monkeypatch.setattr(
+        uvicorn.Server,
+        "run",
+        lambda _server, sockets: hosts.extend(each.getsockname()[0] for each in sockets),
+    )
+    serve(None, started=lambda _address: None)
+    assert hosts == ["127.0.0.1"]

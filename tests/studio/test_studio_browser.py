@@ -143,7 +143,7 @@ def test_from_a_first_visit_to_a_plan_that_verifies(visit: Visit, tmp_path: Path
     visit.shown("#headline", r"error on (?!.*as well as before)")
     # the first figures are called what they are, and the search for better ones can be ended
     visit.shown("#working", "A first plan: it keeps what it promises, and what it costs is an upper bound")
-    visit.shown("#public-told", "at most")
+    visit.shown("#public-words", "at most")
     page.click(".job[data-job=refine] button")
     visit.shown("#working", "was ended")
     # take it away: the command line confirms it, and its figures are those on the page
@@ -157,8 +157,8 @@ def test_from_a_first_visit_to_a_plan_that_verifies(visit: Visit, tmp_path: Path
     plan = vn.Plan.load(tmp_path / "plan")
     assert plan.privacy["gait"] >= asked * (1 - 1e-9)
     errors = typical_errors(network, plan.sanitizers)
-    told = visit.shown("#private-told-2", "steps/min")
-    sent = float(re.search(r"±([0-9.]+)", told).group(1))  # type: ignore[union-attr]
+    words = visit.shown("#private-words-2", "steps/min")
+    sent = float(re.search(r"±([0-9.]+)", words).group(1))  # type: ignore[union-attr]
     assert sent == pytest.approx(errors["gait"].sent, rel=0.02)
     # silence an agent: the changed figure is the library's
     page.check("#agents-if input[data-kind=silent][value='bedroom']")
@@ -179,8 +179,8 @@ def test_a_secret_is_dragged_by_its_auc(visit: Visit, tmp_path: Path) -> None:
     visit.drag("#private-1", 500)
     command = visit.shown("#command", "when=auc:")
     asked = float(re.search(r"auc:([0-9.]+)", command).group(1))  # type: ignore[union-attr]
-    told = visit.shown("#private-told-1", f"AUC {asked:.3f}")
-    assert "false alarms" in told
+    words = visit.shown("#private-words-1", f"AUC {asked:.3f}")
+    assert "false alarms" in words
     assert f"AUC {asked:.3f}" in visit.page.inner_text("#headline")
     upload(visit, "plain.toml", template_text().encode())
     visit.shown("label[for=private-1]", "error on")
@@ -204,8 +204,8 @@ def test_a_dropped_table_becomes_a_network(visit: Visit) -> None:
     agents = {"kitchen": ["kitchen_1", "kitchen_2"], "hall": ["hall_1"]}
     expected = vn.design(vn.fit(table, agents=agents, public="T_out", private="people"))
     assert "T_out as well as before" in headline
-    told = visit.shown("#private-told-0", "raw")
-    sent = float(re.search(r"±([0-9.]+)", told).group(1))  # type: ignore[union-attr]
+    words = visit.shown("#private-words-0", "raw")
+    sent = float(re.search(r"±([0-9.]+)", words).group(1))  # type: ignore[union-attr]
     assert sent == pytest.approx(
         typical_errors(expected.network, expected.sanitizers)["people"].sent, rel=0.02
     )

@@ -20,8 +20,9 @@ from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
 from veilnet import cli
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
+from veilnet.studio.app import network_text, plan_archive, report_page
 from veilnet.studio.asking import Ask
-from veilnet.studio.downloads import network_text, plan_archive, report_page
+from veilnet.studio.choices import known_if
 from veilnet.studio.jobs import Job
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
@@ -123,6 +124,23 @@ def test_what_if_tells_what_the_bounds_say(with_house: Workbench) -> None:
     assert f"±{expected.sent:.3g} {expected.unit}" in shown
     with_house.what_if({"silent": [], "betrayed": []})
     assert view(with_house)["loaded"]["html"]["what_if"] == ""
+
+
+def test_a_silent_agent_tells_less_and_one_that_hands_over_its_readings_more() -> None:
+    """Oracle: the bounds of the plan's network with the sanitizers written out; the dither of one room is small."""
+    plan = vn.design(house())
+    size = plan.sanitizers["kitchen"].readings
+    nothing, everything = vn.Sanitizer(np.zeros((0, size))), vn.Sanitizer.raw(size)
+    found = {}
+    for kind, sanitizer, names in (
+        ("silent", nothing, (["kitchen"], [])),
+        ("betrayed", everything, ([], ["kitchen"])),
+    ):
+        expected = typical_errors(plan.network, {**plan.sanitizers, "kitchen": sanitizer})
+        found[kind] = {name: each.sent for name, each in known_if(plan, *names)[0].items()}
+        assert found[kind] == pytest.approx({name: each.sent for name, each in expected.items()}, rel=2e-3)
+    for name in ("presence", "cooking", "gait"):
+        assert found["silent"][name] > 1.2 * found["betrayed"][name]
 
 
 def test_what_is_taken_away_is_what_was_shown(with_house: Workbench, tmp_path: Path, capsys) -> None:

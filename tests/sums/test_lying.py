@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from helpers.sum_groups import Members, determined, make_terms, plain_sum, random_messages
+from helpers.sum_groups import make_terms, plain_sum, random_messages
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.membership import Membership
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.sums.masks import Words, X25519PrivateKey
 from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.rehearsal import Rehearsal, combinations_known
 from veilnet.sums.rounds import SumAgent, hello_of
 from veilnet.sums.terms import Agreed, Roster, SumRefused, Survivors, Terms
 
@@ -30,7 +31,7 @@ class Attack:
 
     def __init__(self) -> None:
         self.terms = make_terms(6)
-        self.members = Members(self.terms)
+        self.members = Rehearsal(self.terms)
         self.messages: dict[str, Words] = random_messages(self.terms, np.random.default_rng(0))
 
     def until(self, stage: int, epoch: int = 1) -> SumEpoch:
@@ -57,7 +58,7 @@ class Attack:
     def assert_nothing_is_known(self) -> None:
         """No combination of honest values can be computed, with any one colluder either."""
         for colluding in ((), *((k,) for k in range(6))):
-            assert not len(determined(self.terms, self.members.seen, colluding))
+            assert not len(combinations_known(self.terms, self.members.seen, colluding))
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_survivor_that_is_called_dropped_stays_masked(attack: Attack) -> None:
     assert opened.residues.tolist() == plain_sum(attack.terms, attack.messages, NAMES[1:])
     assert attack.members.seen.knows(attack.terms, 0, "lock")
     assert not attack.members.seen.knows(attack.terms, 0, "own")
-    known = determined(attack.terms, attack.members.seen)
+    known = combinations_known(attack.terms, attack.members.seen)
     assert len(known) == 1
     assert known[0, 0] == 0
 
@@ -223,7 +224,7 @@ def test_shares_that_were_changed_or_are_for_somebody_else_do_not_open(attack: A
 
 def test_an_agent_that_was_restarted_answers_nothing_of_the_epoch_it_was_in(tmp_path: Path) -> None:
     """Its record is the agent's store, written before anything of an epoch leaves; a clock set back is refused."""
-    members = Members(make_terms(4))
+    members = Rehearsal(make_terms(4))
     path, now = tmp_path / "room0.sqlite", time.time()
     begin_agent_store(path, "room0")
     for stage in (1, 2, 3):
@@ -240,7 +241,7 @@ def test_an_agent_that_was_restarted_answers_nothing_of_the_epoch_it_was_in(tmp_
         with AgentStore(path, "room0") as store:  # a kill: all but the store is gone
             members.epochs["room0"] = lambda epoch, store=store: store.reserve("plan", [epoch], now=now)
             again = members.start("room0")
-            with pytest.raises(VeilnetError, match="told before"):
+            with pytest.raises(VeilnetError, match="sent before"):
                 again.begin(stage)
             with pytest.raises(SumRefused, match="not going on"):
                 again.accept(told["room0"])
@@ -297,7 +298,7 @@ def test_colluders_sign_whatever_the_centre_asks_for(attack: Attack, helping: in
         for k in colluding:
             tags[k] = agents[k]._tag(now.pairs[k], now.view, k)
         attack.tell(centre, {agent.agent: Agreed(1, tags)})
-    known = determined(terms, attack.members.seen, colluding)
+    known = combinations_known(terms, attack.members.seen, colluding)
     if helping <= terms.colluders:
         expected = np.zeros(6)
         expected[1 : 6 - helping] = 1 / np.sqrt(5 - helping)
@@ -319,7 +320,7 @@ def test_all_epochs_together_say_no_more_than_their_sums(attack: Attack, forgets
             members.epochs = {name: lambda _: None for name in NAMES}
             for name in NAMES:
                 members.start(name)
-    known = determined(attack.terms, seen)
+    known = combinations_known(attack.terms, seen)
     if forgets:
         assert len(known) > 5
         return

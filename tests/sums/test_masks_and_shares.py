@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
-from helpers.sum_groups import seeded_bytes
+from helpers.sum_groups import make_terms
+from veilnet.agent.membership import COMPLETE
 from veilnet.sums import masks, shamir
 from veilnet.sums.neighbours import (
-    COMPLETE,
     chance_of_harm,
     chance_of_no_sum,
     degree_for,
     local_threshold,
     neighbourhoods,
 )
+from veilnet.sums.rehearsal import seeded_bytes
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 
@@ -127,16 +129,12 @@ def test_wrong_shares_are_left_out_and_named(shares: int, threshold: int, liars:
 
 
 def test_the_bound_of_a_sparse_graph_is_that_of_counting() -> None:
-    """Against sums of binomial coefficients, and against shuffled rings."""
+    """Against SciPy's hypergeometric tails, and against shuffled rings."""
     members, threshold, degree, colluding, dropping = 60, 41, 20, 9, 6
     closed, needed = 21, local_threshold(60, 41, 21)
-    ways = comb(members, closed)
 
     def tail(marked: int, most: int) -> float:
-        return (
-            sum(comb(marked, k) * comb(members - marked, closed - k) for k in range(most + 1, closed + 1))
-            / ways
-        )
+        return float(hypergeom.sf(most, members, marked, closed))
 
     run = comb(members - 10, colluding + dropping - 10) / comb(members, colluding + dropping)
     harmed = members * (tail(colluding, 2 * needed - closed - 1) + run)
@@ -157,6 +155,17 @@ def test_the_bound_of_a_sparse_graph_is_that_of_counting() -> None:
             for some in near
         )
     assert bad / 400 <= bound + 4 * np.sqrt(bound / 400)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 6, 50, COMPLETE + 1])
+def test_who_may_help_is_what_the_rounds_stand_where_all_mask_with_all(size: int) -> None:
+    for threshold in {size // 2 + 1, 2 * size // 3 + 1, size} - {1}:
+        terms = make_terms(size, threshold)
+        most = terms.membership.colluders
+        assert most == terms.colluders
+        if most:  # 2t > S + c, and two honest ones in a sum
+            assert 2 * threshold > size + most
+            assert threshold - most >= 2
 
 
 def test_neighbours_are_mutual_and_as_many_as_the_bound_asks_for() -> None:

@@ -1,7 +1,7 @@
 """Sums under double masks: exactly the plain sum, whoever drops out when, and nothing else for the centre.
 
 Oracles: Python's own whole numbers for the sum; for what a centre can know, the linear system of all masks, solved
-with everything it saw (``helpers.sum_groups.determined``).
+with everything it saw (``veilnet.sums.rehearsal.combinations_known``).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from scipy.stats import chi2
 
-from helpers.sum_groups import Members, determined, make_terms, plain_sum, random_messages
+from helpers.sum_groups import make_terms, plain_sum, random_messages
 from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.rehearsal import Rehearsal, combinations_known
 from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import Roster, SumRefused, read_message, written_message
 
@@ -24,10 +24,10 @@ VECTORS = Path(__file__).parent / "vectors.json"
 
 
 def knows_the_sum_alone(
-    members: Members, survivors: tuple[str, ...], colluding: tuple[int, ...] = ()
+    members: Rehearsal, survivors: tuple[str, ...], colluding: tuple[int, ...] = ()
 ) -> bool:
     """Whether the one combination of honest values that the centre can compute is the sum of the survivors'."""
-    known = determined(members.terms, members.seen, colluding)
+    known = combinations_known(members.terms, members.seen, colluding)
     honest = {members.terms.number(name) for name in survivors} - set(colluding)
     expected = np.array([number in honest for number in range(len(members.terms.members))], dtype=float)
     return len(known) == 1 and np.allclose(np.abs(known[0]), expected / np.sqrt(len(honest)), atol=1e-9)
@@ -37,7 +37,7 @@ def knows_the_sum_alone(
 @pytest.mark.parametrize("bits", [1, 18, 64])
 def test_the_sum_is_the_plain_sum_to_the_bit(size: int, bits: int) -> None:
     terms = make_terms(size, bits=bits)
-    members, rng = Members(terms), np.random.default_rng(size)
+    members, rng = Rehearsal(terms), np.random.default_rng(size)
     for epoch in (1, 2, 7):
         messages = random_messages(terms, rng)
         opened = members.run(epoch, messages)
@@ -50,7 +50,7 @@ def test_the_sum_is_the_plain_sum_to_the_bit(size: int, bits: int) -> None:
 def test_dropouts_at_every_point_leave_the_sum_of_the_survivors_or_none() -> None:
     """60 epochs in which each of 10 members falls silent before each round with a chance of 10 %."""
     terms = make_terms(10)
-    members, rng = Members(terms), np.random.default_rng(3)
+    members, rng = Rehearsal(terms), np.random.default_rng(3)
     opened, refused = 0, 0
     for epoch in range(1, 61):
         messages = random_messages(terms, rng)
@@ -59,7 +59,7 @@ def test_dropouts_at_every_point_leave_the_sum_of_the_survivors_or_none() -> Non
             found = members.run(epoch, messages, gone)
         except TooFew:
             refused += 1
-            known = determined(terms, members.seen)
+            known = combinations_known(terms, members.seen)
             assert np.all(np.count_nonzero(np.abs(known) > 1e-9, axis=1) != 1)
             continue
         opened += 1
@@ -75,19 +75,19 @@ def test_dropouts_at_every_point_leave_the_sum_of_the_survivors_or_none() -> Non
 @pytest.mark.parametrize("stage", [1, 2, 3, 4])
 def test_as_many_as_the_threshold_allows_may_drop_out_at_one_point_and_no_more(stage: int) -> None:
     terms = make_terms(7)
-    members, messages = Members(terms), random_messages(terms, np.random.default_rng(0))
+    members, messages = Rehearsal(terms), random_messages(terms, np.random.default_rng(0))
     spare = len(terms.members) - terms.threshold
     found = members.run(1, messages, {stage: terms.members[:spare]})
     assert found.residues.tolist() == plain_sum(terms, messages, found.survivors)
     assert len(found.survivors) == (terms.threshold if stage < 3 else len(terms.members))
     with pytest.raises(TooFew, match=f"epoch 2: only {terms.threshold - 1} of 7"):
         members.run(2, messages, {stage: terms.members[: spare + 1]})
-    assert not np.any(np.count_nonzero(np.abs(determined(terms, members.seen)) > 1e-9, axis=1) == 1)
+    assert not np.any(np.count_nonzero(np.abs(combinations_known(terms, members.seen)) > 1e-9, axis=1) == 1)
 
 
 def test_a_sparse_graph_opens_the_sum_too() -> None:
     terms = make_terms(131, numbers=1)
-    members, rng = Members(terms), np.random.default_rng(4)
+    members, rng = Rehearsal(terms), np.random.default_rng(4)
     assert terms.degree < len(terms.members) - 1
     messages = random_messages(terms, rng)
     order = rng.permutation(terms.members).tolist()
@@ -99,7 +99,7 @@ def test_a_sparse_graph_opens_the_sum_too() -> None:
 
 def test_a_member_whose_key_comes_late_waits_for_the_next_epoch() -> None:
     terms = make_terms(6)
-    members, messages = Members(terms), random_messages(terms, np.random.default_rng(0))
+    members, messages = Rehearsal(terms), random_messages(terms, np.random.default_rng(0))
     early = Roster(members.roster.hellos[:5])
     for name in terms.members:
         members.start(name, meet=False)
@@ -111,7 +111,7 @@ def test_a_member_whose_key_comes_late_waits_for_the_next_epoch() -> None:
 
 
 def test_an_agent_that_knows_too_few_keys_begins_nothing() -> None:
-    members = Members(make_terms(5))
+    members = Rehearsal(make_terms(5))
     agent = members.start("room0", meet=False)
     with pytest.raises(SumRefused, match="too few"):
         agent.begin(1)
@@ -120,7 +120,7 @@ def test_an_agent_that_knows_too_few_keys_begins_nothing() -> None:
 
 
 def test_keys_that_were_met_before_are_enough_after_a_restart() -> None:
-    members = Members(make_terms(4))
+    members = Rehearsal(make_terms(4))
     before = members.agents["room1"]
     again = SumAgent(
         members.terms, "room1", members.secrets["room1"], members.publics, lambda _: None, known=before.known
@@ -133,7 +133,7 @@ def test_keys_that_were_met_before_are_enough_after_a_restart() -> None:
 
 
 def test_messages_survive_the_wire_and_nothing_else_does() -> None:
-    members = Members(make_terms(3))
+    members = Rehearsal(make_terms(3))
     centre = members.begin(1)
     for message in (members.roster, centre.shares[0], *centre.close_sharing().values()):
         assert read_message(written_message(message)) == message
@@ -142,38 +142,10 @@ def test_messages_survive_the_wire_and_nothing_else_does() -> None:
             read_message(payload)
 
 
-def test_masked_messages_are_uniform_and_say_nothing_of_what_is_under_them() -> None:
-    """Low and high bits of 2,000 masked messages of one value, and of another: chi-square at a rate of 1e-4 each."""
-    terms = make_terms(3, bits=18, numbers=100)
-    members = Members(terms)
-    seen = {}
-    for epoch in range(1, 41):
-        value = 0 if epoch % 2 else 12345
-        messages = {name: np.full(100, value, dtype=np.uint64) for name in terms.members}
-        centre = members.begin(epoch)
-        members.tell(centre, centre.close_sharing(), messages)
-        seen.setdefault(value, []).append(centre.masked[0])
-    counts = []
-    for masked in seen.values():
-        numbers = np.concatenate(masked)
-        for shift in (0, 14):
-            counts.append(np.bincount((numbers >> np.uint64(shift)).astype(int) % 16, minlength=16))
-    edge = chi2.isf(1e-4, 15)
-    for count in counts:
-        assert np.sum((count - count.mean()) ** 2 / count.mean()) < edge
-    for one, other in (
-        (counts[0], counts[2]),
-        (counts[1], counts[3]),
-    ):  # the same law, whatever is under the mask
-        assert np.sum((one - other) ** 2 / (one + other)) < edge
-    plain = np.bincount(np.full(2000, 12345) % 16, minlength=16)
-    assert np.sum((plain - plain.mean()) ** 2 / plain.mean()) > edge  # the test can fail
-
-
 def test_a_run_is_the_same_to_the_byte_as_it_was() -> None:
     """Messages of another version of the protocol do not open here: this hash changes with any change of it."""
     known = json.loads(VECTORS.read_text(encoding="utf-8"))
-    members = Members(make_terms(4, bits=20))
+    members = Rehearsal(make_terms(4, bits=20))
     centre = members.begin(3)
     messages = random_messages(members.terms, np.random.default_rng(0))
     members.tell(centre, centre.close_sharing(), messages)
@@ -182,7 +154,7 @@ def test_a_run_is_the_same_to_the_byte_as_it_was() -> None:
 
 
 def test_a_centre_takes_each_message_once_and_of_this_epoch_alone() -> None:
-    members = Members(make_terms(3))
+    members = Rehearsal(make_terms(3))
     centre = members.begin(1)
     centre.take(centre.shares[0])
     with pytest.raises(SumRefused, match="two different"):
@@ -199,7 +171,7 @@ def test_a_centre_takes_each_message_once_and_of_this_epoch_alone() -> None:
 
 def test_who_is_no_longer_there_is_not_counted_in_a_round() -> None:
     """A member that is not present masks nothing, confirms nothing and reveals nothing."""
-    members = Members(make_terms(6))
+    members = Rehearsal(make_terms(6))
     centre = members.begin(1, silent=["room0"])
     messages = random_messages(members.terms, np.random.default_rng(0))
     told = centre.close_sharing()

@@ -15,7 +15,10 @@ import pytest
 import veilnet as vn
 from veilnet.cli import run
 from veilnet.io.plan_archives import Archive
+from veilnet.io.statements import StatedPromise
 from veilnet.io.template import house
+from veilnet.live.agent import check_runnable
+from veilnet.review.inspection import inspect
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +117,8 @@ def test_filters_of_members_add_up_to_the_filter_of_the_group() -> None:
         agent: np.asarray(member.stream(rng=rng).sanitize(rows[:, network.blocks.rows(place)]))
         for place, (agent, member) in enumerate(plan.members.items())
     }
+    with pytest.raises(vn.InvalidRequest, match="sums of a stream"):
+        check_runnable(plan.members["hall"], "a plan")
     fusion = vn.Fusion(plan)
     assert np.all(np.isfinite(fusion.estimate(sent).public))
     sent["hall"][7] = np.inf
@@ -164,3 +169,36 @@ def test_the_command_line_simulates_sums_and_says_so(
     ]
     assert "5.35x" in told("check", saved / "house.toml", "--summed", "all")
     assert "5 agents send sums" in told("design", saved / "house.toml", "--summed", "all")
+
+
+def test_an_owner_reads_that_masks_hide_what_is_bare_and_what_one_helper_undoes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Meters with a reading each: alone a message is its reading, so without the sum the file raises an alarm."""
+    names = [f"meter{k}" for k in range(6)]
+    eye = np.eye(6)
+    network = vn.Network(
+        {name: eye[k : k + 1] for k, name in enumerate(names)},
+        {name: [0.05] for name in names},
+        {"total": np.ones(6)},
+        {"first load": eye[0]},
+        vn.Prior(mean=np.ones(6), covariance=0.3 * eye),
+        resolution=0.01,
+    )
+    plan = vn.design(network, summed=True)
+    member = plan.members["meter1"]
+    assert inspect(member.replace(summed=None)).alarms
+    found = inspect(member)
+    assert not found.alarms
+    assert any("EVERY raw reading" in each for each in found.notes)
+    assert member.summed is not None
+    assert all(name in found.summed for name in names if name != "meter1")
+    assert f"{member.summed.threshold} of 6" in found.summed
+    promise = StatedPromise.of(plan)
+    assert promise.numbers()[3] == pytest.approx(dict(plan.colluding))
+    assert StatedPromise.of(vn.design(network)).helped is None
+    plan.save(tmp_path / "plan")
+    assert run(["inspect", str(tmp_path / "plan" / "meter1.json")]) == 0
+    said = capfd.readouterr().out
+    assert "sees sums alone" in said
+    assert "sees all messages" not in said

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.sum_groups import Epochs, make_terms, plain_sum, random_messages, seeded_bytes
+from helpers.sum_groups import make_terms, plain_sum, random_messages
 from veilnet.sums.masks import X25519PrivateKey
+from veilnet.sums.rehearsal import EpochsInMemory, seeded_bytes
 from veilnet.sums.terms import SumRefused
 from veilnet.sums.two_centres import HalfCentre, SplittingAgent, merged
 
@@ -25,10 +26,12 @@ class Pair:
         publics = {name: secret.public_key().public_bytes_raw() for name, secret in secrets.items()}
         theirs = (centres[0].public_key().public_bytes_raw(), centres[1].public_key().public_bytes_raw())
         self.centres = [
-            HalfCentre(self.terms, k, secret, publics, Epochs()) for k, secret in enumerate(centres)
+            HalfCentre(self.terms, k, secret, publics, EpochsInMemory()) for k, secret in enumerate(centres)
         ]
         self.agents = {
-            name: SplittingAgent(self.terms, secret, theirs, Epochs(), draw=seeded_bytes(f"{name} draws"))
+            name: SplittingAgent(
+                self.terms, secret, theirs, EpochsInMemory(), draw=seeded_bytes(f"{name} draws")
+            )
             for name, secret in secrets.items()
         }
         self.messages = random_messages(self.terms, np.random.default_rng(0))
@@ -102,4 +105,4 @@ def test_two_halves_of_one_epoch_and_two_centres_that_are_one_are_refused() -> N
     secret = X25519PrivateKey.from_private_bytes(bytes(31) + b"\1")
     public = secret.public_key().public_bytes_raw()
     with pytest.raises(SumRefused, match="same key twice"):
-        SplittingAgent(pair.terms, secret, (public, public), Epochs())
+        SplittingAgent(pair.terms, secret, (public, public), EpochsInMemory())

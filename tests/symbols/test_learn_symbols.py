@@ -432,7 +432,7 @@ def test_wrong_input_is_told_in_words(
 
 
 def test_a_plan_is_not_saved_over_one_of_another_kind(plan: vn.SymbolPlan, tmp_path: Path) -> None:
-    vn.design(vn.Network({"a": [[1.0]]}, 1.0, [1.0], {"g": [1.0]})).save(tmp_path / "plan")
+    vn.design(vn.Network({"a": np.eye(2)}, 1.0, [1.0, 0.0], {"g": [0.0, 1.0]})).save(tmp_path / "plan")
     before = {path.name: path.read_bytes() for path in (tmp_path / "plan").iterdir()}
     with pytest.raises(vn.InvalidPlan, match="another plan"):
         plan.save(tmp_path / "plan")

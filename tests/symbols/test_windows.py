@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
+from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of, windows_with
 
 
 def features(rows: np.ndarray, window: int) -> np.ndarray:
@@ -50,3 +50,14 @@ def test_windows_that_cannot_be_are_refused(window: Any, labels: Any) -> None:
     known = None if labels is None else np.repeat([0, 1, 2], 2)
     with pytest.raises(vn.InvalidRequest, match="window"):
         windows_of(6, window, known)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 25])
+def test_windows_are_made_of_features(window: int) -> None:
+    """And have them again; of two rows the slope alone, whose spread follows."""
+    rng = np.random.default_rng(3)
+    slope = rng.uniform(-0.3, 0.3, 40)
+    spread = np.sqrt(slope**2 * (window**2 - 1) / 12 + (window > 2) * rng.random(40))
+    asked = np.stack([rng.normal(size=40), spread, slope], axis=1)
+    wanted = asked[:, :1] if window == 1 else np.concatenate([asked, asked[::-1]], axis=1)
+    assert np.allclose(features_of(windows_with(wanted, window), window), wanted, atol=1e-12)

@@ -180,7 +180,7 @@ def test_what_frequencies_do_not_resolve_is_refused(monkeypatch: pytest.MonkeyPa
     )
     vn.check(network)  # with all memories in one state it is computed
     as_stacks(monkeypatch)
-    with pytest.raises(InvalidRequest, match="x changes too slowly from row to row, or some readings"):
+    with pytest.raises(InvalidRequest, match="x changes too slowly from row to row, or rounding"):
         vn.check(network)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["log_tail", "threshold"]
-
 _MANY = 100  # degrees of freedom, from which on the continued fraction is used
 _FAR = 25.0  # from here on erfc by its continued fraction, which it agrees with to all digits
 

@@ -16,17 +16,6 @@ from typing import Any
 
 from veilnet._core.errors import InvalidNetwork
 
-__all__ = [
-    "RowStep",
-    "duration_in_words",
-    "keeps_to",
-    "nearest_round",
-    "origin_of",
-    "read_duration",
-    "read_step",
-    "same_step",
-]
-
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)")
 _MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 _SHORTEST = 1000  # microseconds: clocks of agents agree on no less

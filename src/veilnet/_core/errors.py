@@ -9,6 +9,10 @@ class VeilnetError(ValueError):
     """Base of every error veilnet raises on purpose."""
 
 
+class Unwritable(VeilnetError):
+    """A store that could not be written, and is as it was before: its disk is full, or fails."""
+
+
 class InvalidNetwork(VeilnetError):
     """A network, prior, sanitizer or file that does not describe what it claims to describe."""
 

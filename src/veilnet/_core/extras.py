@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from veilnet._core.errors import MissingExtra
 
-__all__ = ["EXTRAS", "Extra", "install_line", "missing_extra"]
-
 
 @dataclass(frozen=True)
 class Extra:

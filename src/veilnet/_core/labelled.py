@@ -14,8 +14,6 @@ import numpy as np
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import AnyArray
 
-__all__ = ["labels_of", "picked"]
-
 _PLAIN = (np.ndarray, list, tuple)
 _MISSING = frozenset({"NAType", "NaTType", "NoneType"})
 

@@ -18,8 +18,8 @@ class NumberedNames(Sequence[str]):
     first: how many agents come before them, of ``total`` in all; they are all there are when left out.
     """
 
-    def __init__(self, count: int, stem: str = "agent", first: int = 0, total: int | None = None) -> None:
-        self._count, self._stem, self._first = count, stem, first
+    def __init__(self, count: int, first: int = 0, total: int | None = None) -> None:
+        self._count, self._first = count, first
         self._width = len(str(count if total is None else total))
 
     def __len__(self) -> int:
@@ -59,12 +59,12 @@ class NumberedNames(Sequence[str]):
         return f"<{self._count} names, {self._name(0)} to {self._name(self._count - 1)}>"
 
     def _name(self, place: int) -> str:
-        return f"{self._stem}{self._first + place + 1:0{self._width}d}"
+        return f"agent{self._first + place + 1:0{self._width}d}"
 
     def _place(self, name: object) -> int | None:
         if not isinstance(name, str):
             return None
-        digits = name.removeprefix(self._stem)
+        digits = name.removeprefix("agent")
         if len(digits) != self._width or not (digits.isascii() and digits.isdigit()):
             return None
         place = int(digits) - 1 - self._first

@@ -11,8 +11,6 @@ import numpy as np
 
 from veilnet._core.types import Array
 
-__all__ = ["lower_quantile"]
-
 # Coefficients by falling powers, numerator and denominator.
 _MIDDLE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,

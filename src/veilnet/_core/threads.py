@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
 _lock = threading.Lock()
 _limits: list[Any] = []
 _users = 0
+_found: tuple[int, Any] | None = None
 
 
 @contextmanager
@@ -26,20 +28,34 @@ def one_thread() -> Iterator[None]:
     threadpoolctl sees to it (it comes with scikit-learn and the extra ``paper``); without it nothing is limited.
     """
     global _users
-    try:
-        pools = import_module("threadpoolctl")
-    except ImportError:
-        yield
-        return
     with _lock:
-        if any(pool["user_api"] == "blas" and pool["num_threads"] != 1 for pool in pools.threadpool_info()):
-            _limits.append(pools.threadpool_limits(limits=1, user_api="blas"))
+        pools = _libraries()
+        if pools is not None and any(
+            pool["user_api"] == "blas" and pool["num_threads"] != 1 for pool in pools.info()
+        ):
+            _limits.append(pools.limit(limits=1, user_api="blas"))
         _users += 1
     try:
-        with pools.threadpool_limits(limits=1, user_api="openmp"):
+        with nullcontext() if pools is None else pools.limit(limits=1, user_api="openmp"):
             yield
     finally:
         with _lock:
             _users -= 1
             while _users == 0 and _limits:
                 _limits.pop().restore_original_limits()
+
+
+def _libraries() -> Any:
+    """The libraries that have threads, or None without threadpoolctl.
+
+    To find them takes milliseconds, more than many a step on one thread does. A library comes with a module that
+    is imported, so they are looked for again when there are more modules than there were.
+    """
+    global _found
+    if _found is None or _found[0] != len(sys.modules):
+        try:
+            found = import_module("threadpoolctl").ThreadpoolController()
+        except ImportError:
+            return None
+        _found = len(sys.modules), found
+    return _found[1]

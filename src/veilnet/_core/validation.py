@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest, VeilnetError
+from veilnet._core.spelling import did_you_mean
 from veilnet._core.types import Array
 
 # Asymmetry and negative eigenvalues below this, relative to the matrix's own scale, are rounding.
@@ -222,7 +223,8 @@ def unknown(
 ) -> VeilnetError:
     """The error for names that are not there, with those that are."""
     shown = ", ".join(repr(name) for name in islice(known, 8)) + (", ..." if len(known) > 8 else "")
-    return error(f"{what}: unknown {', '.join(repr(name) for name in given[:5])}; known are {shown}")
+    meant = did_you_mean(given[0], known)
+    return error(f"{what}: unknown {', '.join(repr(name) for name in given[:5])}{meant}; known are {shown}")
 
 
 def _correlation_scale(array: Array) -> Array:

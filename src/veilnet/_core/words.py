@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -41,6 +42,18 @@ def join_names(names: Sequence[str], *, names_shown: int = 6, each: Callable[[st
 def counted(count: int, what: str) -> str:
     """``1 number``, ``2 numbers``."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def in_columns(rows: Sequence[Sequence[str]], left: int | None = None) -> list[str]:
+    """Lines of a table whose first row are its headings; the columns after the first ``left`` stand to the right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if left is None or place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def times(variances: float) -> str:
@@ -84,6 +97,11 @@ def alike(values: Mapping[str, float], unit: str = "") -> dict[str, str]:
     }
 
 
+def at_most(share: float) -> str:
+    """A share that is promised not to be exceeded: rounded up."""
+    return f"{math.ceil(1000 * share - 1e-9) / 1000:.3f}"
+
+
 def three_digits(value: float) -> str:
     """Three significant digits, without the exponent of :func:`number` where people do without: 0.0000479."""
     if value and 10.0**-_SMALLEST <= abs(value) < 1e6:
@@ -96,9 +114,9 @@ def plus_minus(value: float, unit: str = "") -> str:
     return f"±{_decimals(value, abs(value) or 1.0, 2)}{unit and ' '}{unit}"
 
 
-def plain_number(value: float, scale: float = 1.0) -> str:
-    """As :func:`number`, where what rounding leaves of zero, relative to ``scale``, is 0."""
-    return "0" if abs(value) < 1e-9 * scale else number(value)
+def plain_number(value: float) -> str:
+    """As :func:`number`, where what rounding leaves of zero is 0."""
+    return "0" if abs(value) < 1e-9 else number(value)
 
 
 def percent(part: float) -> str:

@@ -1,6 +1,6 @@
 """Data frames in and out: what an agent sends of a frame, and what the centre makes of such frames.
 
-Columns are told by their names, on the way in and on the way out: an agent's readings by the names the network gives
+Columns are identified by their names, in and out: an agent's readings by the names the network gives
 them, the numbers it sends ``z1``, ``z2``, ..., estimates by the public parameters, as in the files of ``veilnet
 sanitize`` and ``veilnet fuse``. A pandas frame keeps its index; a polars frame its order.
 """
@@ -45,7 +45,7 @@ def fuse_frames(fusion: Fusion, messages: Mapping[str, Any]) -> Any:
 
     fusion:   the centre.
     messages: agent -> frame with the columns z1, z2, ..., all of one kind and as long as one another; pandas frames
-              need the same index too, since rows are told by it.
+              need the same index too, since it identifies rows.
     """
     if not isinstance(messages, Mapping) or not messages:
         raise InvalidRequest("messages: expected agent -> frame, found something else, or nobody's")

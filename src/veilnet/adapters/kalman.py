@@ -6,7 +6,7 @@ stream x is the state that the plan was made with (:mod:`veilnet.centre.streams.
 its mean, then noises that carry over and the agents' memories; it moves by x' = F x + b + w, w ~ N(0, Q).
 
 Numbers are also rounded to their grids. Of rows that adds less than 1e-6 of the covariance and is left out, as
-:class:`veilnet.Fusion` does; of streams R counts it.
+:class:`veilnet.Fusion` does; for streams R counts it.
 """
 
 from __future__ import annotations

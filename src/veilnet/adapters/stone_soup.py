@@ -1,7 +1,7 @@
 """Sanitized measurements in Stone Soup: a measurement model, a sensor and what its Kalman filter starts from.
 
 A :class:`SanitizedSensor` knows a plan. What the agents sent of one row becomes a Stone Soup detection
-(:meth:`SanitizedSensor.detection`) that carries its own :class:`SanitizedMeasurement`, H and R for whoever sent, so
+(:meth:`SanitizedSensor.detection`) that carries its own :class:`SanitizedMeasurement`, H and R of those who sent, so
 that a ``KalmanUpdater`` made without a model takes it in. In simulations :meth:`SanitizedSensor.measure` draws
 readings of a true state, sanitizes them in earnest and gives the detection of what was sent. The state vector is the
 x of :func:`veilnet.adapters.kalman.kalman_arrays`.

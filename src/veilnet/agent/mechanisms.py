@@ -97,9 +97,8 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         return name in self.network.position
 
     def __eq__(self, other: object) -> bool:
-        return self is other or Mapping.__eq__(
-            self, other
-        )  # of many, not each is kept and the same when asked again
+        # of many, not each is kept and the same when asked again
+        return self is other or Mapping.__eq__(self, other)
 
     __hash__ = None  # type: ignore[assignment]  # as of every mapping
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
 from veilnet._core.progress import Progress, Stopped, silent, within
+from veilnet._core.spelling import names_keywords
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import expect, refuse_unknown
 from veilnet._core.words import counted
@@ -28,11 +29,17 @@ from veilnet.auditing.attack.on_data import rows_on_data
 from veilnet.auditing.attack.single_rows import rows_by_the_model
 from veilnet.auditing.baselines import Baseline, baseline_rows, baselines
 from veilnet.auditing.deployed.commands import CommandMechanism
-from veilnet.auditing.deployed.deployment import Deployment, Mechanism, Misbehaves, deployment
+from veilnet.auditing.deployed.deployment import (
+    Deployment,
+    Mechanism,
+    Misbehaves,
+    deployment,
+    with_opened_sums,
+)
 from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.auditing.differential_privacy import differential_privacy_rows, widths_of_readings
 from veilnet.auditing.fingerprint import plan_fingerprint
-from veilnet.auditing.ledger_rows import ledger_rows
+from veilnet.auditing.ledger import ledger_rows
 from veilnet.auditing.measures import read_least_privacy
 from veilnet.auditing.options import (
     DifferentialPrivacy,
@@ -63,8 +70,6 @@ from veilnet.io.agent_ledger import is_agent_store
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.plan import Plan
 
-__all__ = ["Audit", "audit"]
-
 Advance = Callable[[float], None]
 Step = Callable[[Advance], list[Row]]
 
@@ -89,6 +94,7 @@ class Audit(AuditReport):
     baselines: tuple[Baseline, ...] = ()
 
 
+@names_keywords
 def audit(
     plan: Plan | str | PathLike[str],
     data: Any = None,
@@ -131,6 +137,7 @@ def audit(
     given |= {name for name, value in named.items() if value is not None}
     refuse_idle(given, chosen)
     running = deployment(plan, sanitizers)
+    seen = with_opened_sums(running, plan) if sanitizers is None else running  # what the centre gets
     widths = widths_of_readings(plan.network, running.planned, differential_privacy.reading_bounds)
     samples, training = _logs(running, data, train, trials.time)
     attackers, missing = _attackers(plan, trials) if Section.ATTACKERS in chosen else ({}, None)
@@ -143,10 +150,10 @@ def audit(
         if samples is not None:
             by_the_model = stream_by_the_model if network.is_stream else rows_by_the_model
             share = chance(Section.ATTACKERS)
-            return rows_on_data(running, samples, training, by_the_model, attackers, share, go)
+            return rows_on_data(seen, samples, training, by_the_model, attackers, share, go)
         if not attackers:
             return []
-        return attacker_rows(world, running, attackers, count, seed, chance(Section.ATTACKERS), go)
+        return attacker_rows(world, seen, attackers, count, seed, chance(Section.ATTACKERS), go)
 
     def compared(_: Advance) -> list[Row]:
         found_baselines.extend(baselines(plan))
@@ -159,7 +166,7 @@ def audit(
         Section.PROMISE: [
             lambda _: certificate_rows(plan),
             lambda _: world.second_route(planned),
-            lambda go: simulation_rows(world, running, chance(Section.PROMISE), seed, count, go),
+            lambda go: simulation_rows(world, seen, chance(Section.PROMISE), seed, count, go),
             lambda _: exposure_rows(plan),
             lambda _: seen_rows(plan),
         ],
@@ -167,6 +174,7 @@ def audit(
         Section.LATTICE: [
             lambda go: lattice_rows(running, samples, trials.count, chance(Section.LATTICE), seed, go)
         ],
+        Section.SUMS: [lambda go: _sums(plan, chance(Section.SUMS), seed, go)],
         Section.COLLUSION: [lambda go: collusion_rows(network, planned, what_if.colluding, kept, go)],
         Section.REPETITION: [
             lambda _: repetition_rows(
@@ -238,7 +246,7 @@ def _report(
     return Audit(
         tuple(found),
         false_alarm,
-        title=f"Audit of the plan for {counted(plan.network.S, 'agent')}",
+        title=f"Audit of the plan for {counted(len(plan.members), 'agent')}",
         on_data=on_data,
         interrupted=interrupted,
         promised=promised_in_words(plan),
@@ -291,6 +299,17 @@ def _attackers(plan: Plan, trials: Trials) -> tuple[Mapping[str, Learner], Missi
         if trials.attackers != "auto":
             raise
         return {}, missing
+
+
+def _sums(plan: Plan, chance: float, seed: int, go: Advance) -> list[Row]:
+    """Masks and lies, where agents add up their messages: only then are the packages of the rounds needed."""
+    if not plan.network.members:
+        return []
+    try:
+        from veilnet.auditing.attack.sum_rows import sum_rows
+    except MissingExtra as missing:
+        return _without(missing)
+    return sum_rows(plan, chance, seed, go)
 
 
 def _without(missing: MissingExtra | None) -> list[Row]:

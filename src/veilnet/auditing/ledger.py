@@ -11,9 +11,9 @@ their noise alone hides the lattice, and otherwise as if the readings themselves
 append-only file and refuses a release after which some p_j would be below the least that has to remain. One ledger
 serves one x: one subject and one period over which x does not change. A new plan goes on with the ledger of the old.
 
-The file is a chain of lines (:mod:`veilnet.io._chain`): a header with the network and the least privacy, then one
+The file is a chain of entries (:mod:`veilnet.io._chain`): first the network and the least privacy, then one
 entry per record with its epochs and, where a plan is new, what its agents send. An auditor who keeps the last *head*
-(counter and hash) detects every later change of what it covers: lines altered, removed, reordered, and a ledger set
+(counter and hash) detects every later change of what it covers: entries altered, removed, reordered, and a ledger set
 back or begun anew. What the file cannot tell: releases that were never recorded, a reset when nobody kept a
 head, and copies. Two copies of one ledger, each continued, are both sound; they share their heads up to the
 copy and neither knows of the other's releases. The number of messages that the centre received decides:
@@ -39,22 +39,23 @@ from veilnet.agent.dither import own_noise
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.measures import privacies, read_least_privacy
+from veilnet.auditing.options import LedgerCheck
+from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.repetition import first_below
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
 from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
+from veilnet.io.agent_ledger import audit_releases, is_agent_store
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
-__all__ = ["Ledger"]
-
-_FORMAT = "veilnet-ledger/3"
+_FORMAT = "veilnet-ledger/4"
 _LEAST_PRIVACY = "least_privacy"
 _LAST_EPOCH = 2**53
 
-_SMOOTH = (
-    0.5  # of a step squared: a Gaussian so wide has on the lattice the moments it has without, but for 1e-3
-)
+# of a step squared: a Gaussian so wide has on the lattice the moments it has without, but for 1e-3
+_SMOOTH = 0.5
 
 Sent = Mapping[str, tuple[Array, Booleans, Array]]
 """agent -> its rows in normal form, which of them carry noise of variance one, and its readings' dither variances."""
@@ -81,7 +82,7 @@ class Ledger:
         self._factors: dict[tuple[str, ...], Array] = {}
         self._records: list[tuple[str, int, int]] = []
         self._factor: Array = np.zeros((0, network.L))
-        self._count, self._head, self._torn = 0, "", False
+        self._count, self._head = 0, ""
         self._turn = RLock()
         with open_chain(self.path, _FORMAT, write=False) as chain:
             self._read(chain)
@@ -106,8 +107,7 @@ class Ledger:
             raise InvalidRequest(
                 "least_privacy: expected at least one number; give least_privacy=5.0 or {'gait': 5.0}"
             )
-        header = {"format": _FORMAT, "network": network_fingerprint(network), _LEAST_PRIVACY: asked}
-        begin_chain(path, header)
+        begin_chain(path, _FORMAT, {"network": network_fingerprint(network), _LEAST_PRIVACY: asked})
         return cls(path, network)
 
     # --- what is in it
@@ -119,7 +119,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """What an auditor keeps: the number of entries and the hash of the last line."""
+        """What an auditor keeps: the number of records and the hash of the last."""
         return self._head
 
     def privacy(self) -> dict[str, float]:
@@ -159,33 +159,26 @@ class Ledger:
         if epoch is not None and (not isinstance(epoch, int | np.integer) or not 0 <= epoch < _LAST_EPOCH):
             raise InvalidRequest(f"epoch: expected a whole number of at least 0, found {epoch!r}")
         name_of_plan = self._name_of(plan)
-        with self._turn, open_chain(self.path, _FORMAT) as chain:
-            self._read(chain)  # another process may have added to it
-            known = name_of_plan in {name for name, _, _ in self._records}
-            self._name_of(plan)  # reading forgets what is not in the file
-            first = self._next_epoch if epoch is None else int(epoch)
-            record = (name_of_plan, first, int(releases))
-            factor = self._factor_with([*self._records, record])
-            left = self._privacy_of(factor)
-            for name, least in self.least_privacy.items():
-                if left[name] < least:
-                    raise Infeasible(
-                        f"ledger: {releases} more release{'s' if releases > 1 else ''} would leave the privacy "
-                        f"of {name} at {number(left[name])}, below the {number(least)} that has to remain; "
-                        f"{number(self.remaining(plan))} more of new readings are possible, then x has to change or "
-                        "stay untold"
-                    )
-            chain.append(
-                {
-                    "entry": chain.lines,
-                    "plan": name_of_plan,
-                    "epoch": first,
-                    "releases": int(releases),
-                }
-                | ({} if known else {"sent": _as_lists(self._sent[name_of_plan])})
-            )
-            self._head, self._torn = chain.head, False
-            self._count += int(releases)
+        with self._turn:
+            with open_chain(self.path, _FORMAT) as chain:
+                self._read(chain)  # another process may have added to it
+                known = name_of_plan in {name for name, _, _ in self._records}
+                self._name_of(plan)  # reading forgets what is not in the file
+                first = self._next_epoch if epoch is None else int(epoch)
+                record = (name_of_plan, first, int(releases))
+                factor = self._factor_with([*self._records, record])
+                left = self._privacy_of(factor)
+                for name, least in self.least_privacy.items():
+                    if left[name] < least:
+                        raise Infeasible(
+                            f"ledger: {releases} more release{'s' if releases > 1 else ''} would leave the privacy "
+                            f"of {name} at {number(left[name])}, below the {number(least)} that has to remain; "
+                            f"{number(self.remaining(plan))} more of new readings are possible, then x has to change "
+                            "or stay unsent"
+                        )
+                entry = {"plan": name_of_plan, "epoch": first, "releases": int(releases)}
+                chain.append(entry | ({} if known else {"sent": _as_lists(self._sent[name_of_plan])}))
+            self._head, self._count = chain.head, self._count + int(releases)
             self._records.append(record)
             self._factor = factor
         return left
@@ -244,7 +237,7 @@ class Ledger:
         return self._factors[plans]
 
     def _stacked(self, place: int, releases: list[tuple[Array, Booleans, Array]]) -> Sanitizer:
-        """What an agent told by all releases of its readings of one epoch."""
+        """What an agent revealed by all releases of its readings of one epoch."""
         releases = [each for each in releases if len(each[0])] or releases[:1]
         rows = np.concatenate([each[0] for each in releases])
         noise = np.diag(np.concatenate([each[1] for each in releases]).astype(np.float64))
@@ -266,8 +259,8 @@ class Ledger:
         return privacies(knowledge_of_factor(self._undithered, factor))
 
     def _read(self, chain: Chain) -> None:
-        lines = chain.read()
-        header = next(lines)
+        entries = chain.read()
+        header = next(entries)
         if header.get("network") != network_fingerprint(self.network):
             raise InvalidPlan(f"{self.path}: the ledger belongs to another network; open it with its own")
         try:
@@ -279,7 +272,7 @@ class Ledger:
                 f"{self.path}: the ledger does not say what privacy has to remain: it was changed"
             )
         self._count, self._records, self._sent = 0, [], {}
-        for line in lines:
+        for place, line in enumerate(entries, 1):
             try:
                 name, first, releases = str(line["plan"]), int(line["epoch"]), int(line["releases"])
                 if name not in self._sent:
@@ -287,11 +280,11 @@ class Ledger:
                 if releases < 1 or not 0 <= first < _LAST_EPOCH:
                     raise ValueError("not a release")
             except (KeyError, TypeError, ValueError, OverflowError, InvalidNetwork) as error:
-                raise InvalidPlan(f"{self.path}: entry {line.get('entry')}: not a ledger entry") from error
+                raise InvalidPlan(f"{self.path}: entry {place}: not a ledger entry") from error
             self._count += releases
             self._records.append((name, first, releases))
         self._factor = self._factor_with(self._records)
-        self._head, self._torn = chain.head, chain.torn
+        self._head = chain.head
 
 
 def _as_lists(sent: Sent) -> dict[str, dict[str, Any]]:
@@ -332,22 +325,17 @@ def verify_ledger(
     try:
         ledger = Ledger(path, network)
         with open_chain(Path(path), _FORMAT, write=False) as chain:
-            hashes = [str(line["hash"]) for line in chain.read()]
-    except InvalidPlan as error:
+            entries = sum(1 for _ in chain.read()) - 1
+    except (InvalidPlan, InvalidRequest) as error:
         return [str(error)]
     problems = []
-    if ledger._torn:
-        problems.append(
-            "the last line is torn: a release was being recorded when the writer died, and was not made; "
-            "the next record removes the rest (compare the head you kept: an entry may also have been cut off)"
-        )
     if head is not None:
         place, kept = read_head(head, "head")
-        if place >= len(hashes):
+        if place > entries:
             problems.append(
-                f"the ledger was reset: it had {place} entries when its head was kept, now {len(hashes) - 1}"
+                f"the ledger was reset: it had {place} entries when its head was kept, now {entries}"
             )
-        elif hashes[place] != kept:
+        elif chain.hashes[place] != kept:
             problems.append(f"the ledger was rewritten: entry {place} is not the one whose head was kept")
     if releases is not None and ledger.count < releases:
         problems.append(
@@ -362,3 +350,39 @@ def verify_ledger(
         if left[name] < least
     ]
     return problems
+
+
+def ledger_rows(plan: Plan, check: LedgerCheck) -> list[Row]:
+    """Whether it is whole and continues the head that was kept, and how many releases it still allows."""
+    path = Path(check.path)
+    left: float | None = None
+    remarks = [] if check.head is not None else ["keep its head, or a reset will go unnoticed"]
+    if is_agent_store(path):
+        what = "releases of a live agent"
+        found = audit_releases(path, head=check.head, received=check.releases)
+        problems = list(found.problems)
+        if found.agent and found.agent not in plan.network.position:
+            problems.append(f"it is the store of {found.agent!r}, which is no agent of this plan")
+        left = None if found.left is None else float(found.left)
+        remarks = [*found.remarks, *remarks]
+        figures = {"agent": found.agent, "head": found.head, "releases": found.count, "missed": found.missed}
+        figures |= {"reserved": found.reserved, "last epoch": found.last_row}
+    else:
+        what = "ledger of releases"
+        problems = verify_ledger(path, plan.network, check.head, check.releases)
+        figures = {}
+        if not problems:
+            opened = Ledger(path, plan.network)
+            left = opened.remaining(plan)
+            figures = {"head": opened.head, "releases": opened.count, "privacy": opened.privacy()}
+    section = Section.LEDGER.heading
+    if problems:
+        return [Row(section, what, "whole", "not whole", "fail", "; ".join(problems) + ".")]
+    verdict: Judgement = "ok" if check.head is not None else "warn"
+    headings = ("agent", "releases", "missed", "last epoch", "head")
+    shown = {"found": "whole"} | {each: str(figures[each]) for each in headings if each in figures}
+    why = f"{'; '.join(remarks)}." if remarks else ""
+    rows = [Row(section, what, "whole", "whole", verdict, why, None, figures, shown)]
+    if left is None:
+        return rows
+    return [*rows, Row(section, "releases left", None, left, "info", shown={"more releases": number(left)})]

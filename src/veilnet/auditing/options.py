@@ -1,6 +1,6 @@
 """What an audit is asked, in groups: what could happen, what is tried, differential privacy, the ledger.
 
-Each group checks its own values when it is made. :data:`HEEDED_BY` says which sections heed which option, so that
+Each group checks its own values when it is made. :data:`USED_BY` says which sections use which option, so that
 an audit can refuse what would have no effect.
 """
 
@@ -17,8 +17,6 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.validation import as_number
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, FALSE_ALARM_ON_DATA
-
-__all__ = ["DifferentialPrivacy", "LedgerCheck", "Trials", "WhatIf"]
 
 _COLLUDING = 2  # agents shown to collude when nobody asks for a number
 _RELEASES = (2, 10, 100)  # likewise
@@ -75,7 +73,7 @@ class Trials:
     attackers:   the learned ones: "auto", names among ridge, neighbours, boosting, network, own regressors by name,
                  or None for none.
     rows:        how many rows are simulated, 1000 at least.
-    seed:        of what is simulated. Deployed sanitizers draw from the operating system all the same.
+    seed:        of the simulation. Deployed sanitizers draw from the operating system all the same.
     quick:       fewer rows, fewer attackers.
     time:        the column of data and train that tells when rows were read, which numbers them by the plan's step;
                  of a stream, steps without a row were missed by every agent. Left out, rows follow one another.
@@ -152,7 +150,7 @@ def _read_releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(whole_number(value, "releases", 1) for value in given)
 
 
-HEEDED_BY: dict[str, tuple[Section, ...]] = {
+USED_BY: dict[str, tuple[Section, ...]] = {
     "data": (Section.ATTACKERS, Section.LATTICE),
     "train": (Section.ATTACKERS,),
     "time": (Section.ATTACKERS, Section.LATTICE),
@@ -179,12 +177,12 @@ def given_options(*groups: WhatIf | Trials | DifferentialPrivacy) -> set[str]:
 
 
 def refuse_idle(given: Container[str], chosen: Container[Section]) -> None:
-    """Refuse an option that is given although no section that heeds it is run."""
-    for name, sections in HEEDED_BY.items():
+    """Refuse an option that is given although no section that uses it is run."""
+    for name, sections in USED_BY.items():
         if name in given and not any(section in chosen for section in sections):
             needed = " or ".join(repr(section.value) for section in sections)
             raise InvalidRequest(
-                f"{name}: only the section {needed} heeds it; add that to only=, or leave it out"
+                f"{name}: only the section {needed} uses it; add that to only=, or leave it out"
             )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import NOTHING, alike, join_names, number, plus_minus, times
+from veilnet._core.words import NOTHING, alike, number, plus_minus, times
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.row import IN_MODEL, Figure, Judgement, Row
 from veilnet.auditing.sections import Section
@@ -16,7 +16,7 @@ from veilnet.auditing.statistics import CAREFUL, SquareSum
 from veilnet.auditing.world import Beside, World
 from veilnet.auditing.worlds import world_of
 from veilnet.bounds.detectability import SEEN, Detectability, Detector
-from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.bounds.typical_errors import typical_errors
 from veilnet.plans.certificate import (
     CHANGE_OF,
     DITHERED,
@@ -148,7 +148,7 @@ def judged_row(
     """A mean square error (summed over the rows of a parameter) judged by the law that the plan gives it."""
     if np.isinf(law.mean):
         shown = alike({"guessing": beside.guessing, "raw readings": beside.raw}, beside.unit)
-        shown |= {"promised": "±∞", "simulated": "±∞", "which lies between": ""}
+        shown |= {"promised": "±∞", "simulated": "±∞", "99 % interval": ""}
         return Row(SECTION, what, np.inf, np.inf, "ok", "Nothing that is sent determines it.", shown=shown)
     low, high = law.lowest(chance), law.highest(chance)
     interval = law.interval(found)
@@ -162,7 +162,7 @@ def judged_row(
     }
     shown = alike(errors, beside.unit)
     lowest, highest = shown.pop("no less than"), shown.pop("no more than")
-    shown["which lies between"] = f"{lowest.removesuffix(beside.unit).strip()} and {highest}"
+    shown["99 % interval"] = f"{lowest.removesuffix(beside.unit).strip()} to {highest}"
     figures: dict[str, object] = {
         "rows": law.count,
         "effective rows": law.effective,
@@ -225,7 +225,7 @@ def most_exposed_row(name: str, overall: float, worst: float, matrix: Array, dir
 
 def bits_row(name: str, raw: float, sent: float, each: str = "") -> Row:
     """Bits of information about a parameter, in raw readings and in what is sent."""
-    shown = {f"bits told{each}: by raw readings": f"{raw:.2g}", "by what is sent": f"{sent:.2g}"}
+    shown = {f"bits revealed{each}: by raw readings": f"{raw:.2g}", "by what is sent": f"{sent:.2g}"}
     return Row(EXPOSURE, f"{name}, bits revealed", None, sent, "info", figures={"raw bits": raw}, shown=shown)
 
 
@@ -255,27 +255,18 @@ def _gap_row(name: str, promised: float, found: float) -> Row:
 def promised_in_words(plan: Plan) -> str:
     """What a plan promises: how well the centre knows what is public, and how badly what is private."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
-    public = [_known_to(e, "to") for e in errors.values() if not e.private]
     seen = plan.detectability
-    private = [
-        f"whether {e.name} changes with AUC {seen[e.name].auc:.2f} (raw {seen[e.name].raw.auc:.2f}, guessing 0.50)"
-        if e.name in seen
-        else f"{_known_to(e, 'no better than')} (raw readings {_error(e, e.raw)}, guessing {_error(e, e.guessing)})"
+    said = [
+        f"{e.name} AUC {seen[e.name].raw.auc:.2f} / {seen[e.name].auc:.2f} / 0.50"
+        if e.name in seen and e.private
+        else f"{e.name} {_error(e.raw)} / {_error(e.sent)} / {_error(e.guessing)} {e.unit}".rstrip()
         for e in errors.values()
-        if e.private
     ]
-    return f"Promised: what is sent tells {join_names([*public, *private])}."
+    return f"Promised standard errors, raw / sent / prior only: {'; '.join(said)}."
 
 
-def _known_to(error: TypicalError, how: str) -> str:
-    """What messages tell of a parameter: ``u to ±0.4 °C``, ``nothing of g``."""
-    if error.sent is None or np.isinf(error.sent):
-        return f"nothing of {error.name}"
-    return f"{error.name} {how} {_error(error, error.sent)}"
-
-
-def _error(error: TypicalError, value: float) -> str:
-    return "without bound" if np.isinf(value) else plus_minus(value, error.unit)
+def _error(value: float | None) -> str:
+    return "∞" if value is None or np.isinf(value) else plus_minus(value)
 
 
 def seen_rows(plan: Plan) -> list[Row]:
@@ -301,7 +292,7 @@ def in_the_model(section: str, name: str, promised: Figure, seen: Detectability 
 
 
 def detection_cells(raw: str, sent: str, *power: str) -> dict[str, str]:
-    """How well values are told apart, under the headings of a table; power: at each rate of false alarms."""
+    """How well values are distinguished, under the headings of a table; power: at each rate of false alarms."""
     rates = [f"seen at {100 * rate:g} % false alarms" for rate in CAREFUL]
     cells = dict(zip(rates, power or ("",) * len(rates), strict=True))
     return {"guessing": "AUC 0.50", "raw": raw, "sent": sent} | cells

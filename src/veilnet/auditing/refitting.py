@@ -15,7 +15,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet._core.words import join_names, times
+from veilnet._core.words import in_columns, join_names, times
 from veilnet.bounds.knowledge import crlb, privacy, utility
 from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.calibration.roles import Roles
@@ -25,8 +25,6 @@ from veilnet.designs.choice import design
 from veilnet.designs.questions import Target, Worst
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-
-__all__ = ["Refit", "refit"]
 
 _SAME_STEP = 0.01  # part of a step by which another may differ and be the same
 _SEED = 20150211  # of the noise that is simulated to see what the old centre errs by
@@ -58,24 +56,20 @@ class Refit:
         then, now = _deviations(self.old.network, self.old), _deviations(network, self.new)
         kept = _deviations(network, self.old)
         found = [
-            (f"error of {name}", f"±{then[name]:.4g}", f"±{kept[name]:.4g}", f"±{now[name]:.4g}")
+            (f"standard error of {name}", f"±{then[name]:.4g}", f"±{kept[name]:.4g}", f"±{now[name]:.4g}")
             for name in self.old.network.public_rows
         ]
         losses = (self.old.utility, utility(network, self.old.sanitizers), self.new.utility)
-        found.append(_row("public standard error, against raw readings", [1 - each for each in losses]))
+        found.append(_row("public standard error grows", [1 - each for each in losses]))
         growths = (self.old.privacy, still, self.new.privacy)
-        found += [_row(f"standard error of {name}", [1 + each[name] for each in growths]) for name in still]
+        found += [
+            _row(f"standard error of {name} grows", [1 + each[name] for each in growths]) for name in still
+        ]
         return found
 
     def __str__(self) -> str:
-        lines = [
-            f"- {what}: promised {promised}; with the new readings, old messages allow {kept} and the new plan gives "
-            f"{now}"
-            for what, promised, kept, now in self.rows
-        ]
-        last = (
-            "What old messages allow takes a centre that knows the new model; with the old one it errs more"
-        )
+        headings = ("what changes", "promised", "old messages now", "new plan")
+        last = "Old messages are judged with the new model; a centre that keeps the old one errs more"
         errors = [f"{name} by ±{error:.4g}" for name, error in self.errors.items()]
         erring = join_names(errors) if errors else ""
         ending = [f"{last}: on these rows, {erring}." if erring else f"{last}."]
@@ -87,7 +81,7 @@ class Refit:
                 "By how much cannot be seen: in every new row a reading is outside the limits of the old plan, so "
                 "that its agents would send nothing."
             )
-        return "\n".join(["What changes:", *lines, " ".join(ending)])
+        return "\n".join([*in_columns([headings, *self.rows]), " ".join(ending)])
 
 
 def refit(
@@ -147,11 +141,7 @@ def refit(
         ({}, 0) if network.is_stream else _errors(plan, read_rows(table, roles, missing, time), roles)
     )
     return Refit(
-        old=plan,
-        calibration=calibration,
-        new=design(fitted, **asked),
-        errors=errors,
-        refused=refused,
+        old=plan, calibration=calibration, new=design(fitted, **asked), errors=errors, refused=refused
     )
 
 

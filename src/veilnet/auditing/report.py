@@ -36,7 +36,7 @@ _OF_MODEL = {"ok": "as promised", "warn": "not hidden"}
 _ON_LOG = {
     "ok": "no more was seen",
     "warn": "not hidden",
-    "cannot tell": "cannot be told",
+    "cannot tell": "undecided",
     "fail": "BROKEN",
     "not covered": "not covered",
 }
@@ -84,7 +84,7 @@ class AuditReport:
 
     @property
     def unclear(self) -> tuple[Row, ...]:
-        """The findings from which nothing can be told."""
+        """The findings that are undecided."""
         return tuple(row for row in self.rows if row.verdict == "cannot tell")
 
     @property
@@ -195,9 +195,12 @@ class AuditReport:
         return f"{sure}; over everything judged on your data: about {self.on_data:g} (rows depend on one another)."
 
     def conclusion(self) -> str:
-        """What was promised, what was found, what could not be told and what to do next, in one paragraph."""
-        parts = [self.promised, _found(self), _unclear(self), _next(self)]
-        return " ".join(part for part in parts if part)
+        """What was promised, what was found, what is undecided and what to do next, in one paragraph."""
+        return " ".join(part for part in (self.promised, _found(self), _unclear(self), _next(self)) if part)
+
+    def still_open(self) -> list[str]:
+        """What is undecided, and what to do next: what a reader of the headline and the counts still needs."""
+        return [part for part in (_unclear(self), _next(self)) if part]
 
 
 def _by_why(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -233,7 +236,7 @@ def secrets_in_words(verdicts: Mapping[str, str]) -> list[str]:
 
 
 def outcome(rows: Sequence[Row]) -> str:
-    """What rows among which none is bad come to, with how many cannot be told or want a look."""
+    """What rows among which none is bad come to, with how many are undecided or want a look."""
     secrets = secrets_in_words({row.what: row.verdict for row in rows})
     bare = any(row.verdict == "warn" for row in rows if row.what.endswith(IN_MODEL))
     verdicts = [row.verdict for row in rows if not row.what.endswith(IN_MODEL)]
@@ -247,7 +250,7 @@ def outcome(rows: Sequence[Row]) -> str:
         tested = "nothing was found broken, and the plan does not hide every secret"
     if of_ledger_alone([row.section for row in rows]):
         tested = LEDGER_IS_WHOLE
-    asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
+    asides = [f"{unclear} undecided"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
     return "; ".join([tested, *asides, *secrets])
 
 
@@ -284,7 +287,7 @@ def _unclear(report: AuditReport) -> str:
     said = []
     unclear = [row for row in report.rows if row.verdict == "cannot tell"]
     if unclear:
-        said.append(f"Nothing can be told from {_names(unclear, 3)}.")
+        said.append(f"Undecided: {_names(unclear, 3)}.")
         reached = _reached(unclear)
         said += [f"And yet {join_names(reached)}: rows are too few to be sure."] if reached else []
     if report.on_data is None and not of_ledger_alone(report.sections):

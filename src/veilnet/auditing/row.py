@@ -9,11 +9,6 @@ from typing import Any, Literal
 
 from veilnet._core.words import number
 
-__all__ = [
-    "IN_LOG", "IN_MODEL", "IN_WORDS", "LEFT_OUT", "NOT_COMPUTED", "Figure", "Judgement", "LeftOut", "Row",
-    "row_of_file", "shown_tables",
-]  # fmt: skip
-
 Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
 Figure = float | str | None
 LEFT_OUT = "left out"  # found, where something could not be looked at

@@ -12,6 +12,7 @@ class Section(StrEnum):
     PROMISE = "promise"
     ATTACKERS = "attackers"
     LATTICE = "lattice"
+    SUMS = "sums"
     COLLUSION = "collusion"
     REPETITION = "repetition"
     MODELS = "models"
@@ -31,6 +32,7 @@ _HEADINGS = {
     Section.PROMISE: "the promise",
     Section.ATTACKERS: "learned attackers, simulated rows",
     Section.LATTICE: "lattice attack",
+    Section.SUMS: "only the sum",
     Section.REPETITION: "repeated releases",
     Section.MODELS: "wrong models",
 }
@@ -61,12 +63,17 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         "What do attackers learn from what is sent on your rows? Each learned from other stretches of time than it "
         "is judged on; with memory, from past messages too.",
         _PARTS,
-        "AUC is how often, of two moments, the one with the value is told from the one without; 0.50 is guessing.",
+        "AUC is how often, of two moments, the one with the value is recognised; 0.50 is guessing.",
     ),
     Section.LATTICE.heading: (
         "Do exact numbers name readings that come in steps (0.1 °C)? The attacker knows the steps and looks for the "
         "readings that fit every message; the linear attacker does not look for steps.",
         "± is a typical error: the root mean square of the attacker's estimate on the same rows.",
+    ),
+    Section.SUMS.heading: (
+        "Does the centre see sums and nothing else? Members ran the rounds in memory under this plan's terms; a "
+        "centre then lied to them, and what follows from all that it saw was computed.",
+        _ERRORS,
     ),
     Section.COLLUSION.heading: (
         "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "
@@ -74,8 +81,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _ERRORS,
     ),
     Section.REPETITION.heading: (
-        "What if the same is told again and again? A plan for single rows promises for one release of one x; "
-        "raw readings sent as often tell more, too. A plan for streams has counted every row.",
+        "What if the same x is sent again and again? A plan for single rows promises for one release of one x; "
+        "raw readings sent as often reveal more, too. A plan for streams has counted every row.",
         "'Error falls below' says after how many releases half of the promised privacy is gone, or less is left than "
         "was asked to remain.",
         _ERRORS,

@@ -25,7 +25,13 @@ Days of a log are worth tens of independent rows, not millions: at one in a mill
 """
 
 # How the false-alarm rate is divided between the sections that decide by chance.
-_PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.15, Section.LATTICE: 0.1}
+_PARTS = {
+    Section.DEPLOYED: 0.5,
+    Section.PROMISE: 0.25,
+    Section.ATTACKERS: 0.15,
+    Section.LATTICE: 0.08,
+    Section.SUMS: 0.02,
+}
 
 CONFIDENCE = 0.99
 """Level of the confidence intervals that are shown."""

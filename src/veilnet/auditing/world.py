@@ -93,7 +93,7 @@ Growth = Callable[[Array, When], float]
 
 
 class World(ABC):
-    """What messages tell of a network's parameters; agents without a sanitizer send their readings raw.
+    """What messages reveal about a network's parameters; agents without a sanitizer send their readings raw.
 
     late: when attackers estimate, in words.
     """

@@ -15,7 +15,7 @@ import numpy as np
 
 from veilnet._core.errors import NotObservable
 from veilnet._core.types import Array
-from veilnet._core.words import alike, join_names, plus_minus, side_by_side, times
+from veilnet._core.words import alike, in_columns, join_names, plus_minus, side_by_side, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, Outlook, crlb, knowledge_of_factor, outlook, silence
@@ -23,6 +23,7 @@ from veilnet.model.network import Network
 
 _HEADINGS = ("standard error (1σ)", "raw", "sent", "prior only", "grows")
 _NEGLIGIBLE = 0.33  # of the model's error: less makes it 5 % larger, which is not worth a sentence
+_HARDLY = 0.05  # an error that falls by less has not fallen, in words
 ROWS_OF_CONSTANT = 100
 """Rows of a constant x that are reported beside one."""
 
@@ -56,6 +57,11 @@ class TypicalError:
     def _shown(self) -> dict[str, float]:
         shown = {"raw": self.raw, "sent": self.sent, "prior only": self.guessing}
         return {label: value for label, value in shown.items() if value is not None}
+
+    @property
+    def in_one_row(self) -> float:
+        """From what is sent in one row; from raw readings where no plan was asked about."""
+        return self.raw if self.sent is None else self.sent
 
     @property
     def variances(self) -> float:
@@ -119,34 +125,25 @@ def error_lines(rows: Iterable[Sequence[str]], *more: str) -> list[str]:
     rows: cells, as :meth:`TypicalError.cells` gives them.
     more: headings of further columns.
     """
-    cells = [(*_HEADINGS, *more), *(tuple(row) for row in rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
-    return [
-        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    return in_columns([(*_HEADINGS, *more), *rows])
 
 
 def beside_errors(errors: Iterable[TypicalError]) -> list[str]:
     """What is to be said beside errors: what many rows tell, and what rows that the fit had not seen showed."""
     errors = list(errors)
-    seen = [
-        each for each in errors if each.beyond > _NEGLIGIBLE * (each.raw if each.sent is None else each.sent)
-    ]
+    seen = [each for each in errors if each.beyond > _NEGLIGIBLE * each.in_one_row]
     said = [_on_unseen_rows(each) for each in seen]
     if not said:
         return in_one_row(errors)
     return [
         *in_one_row(errors),
-        f"On rows held out of the fit the error was larger, and the centre states it: {join_names(said)}. Privacy is "
-        "promised by the model.",
+        f"On rows held out of the fit the error was larger, and the centre states that one: {join_names(said)}.",
     ]
 
 
 def _on_unseen_rows(error: TypicalError) -> str:
-    model = error.raw if error.sent is None else error.sent
-    whole = plus_minus(float(np.hypot(model, error.beyond)), error.unit)
-    return f"{error.name} {whole} (model alone {plus_minus(model)})"
+    whole = plus_minus(float(np.hypot(error.in_one_row, error.beyond)), error.unit)
+    return f"{error.name} {whole} (model: {plus_minus(error.in_one_row)})"
 
 
 def _beyond(network: Network, name: str) -> float:
@@ -158,14 +155,17 @@ def _beyond(network: Network, name: str) -> float:
 
 
 def in_one_row(errors: Iterable[TypicalError]) -> list[str]:
-    """That errors are of one row, and what 100 rows of a constant x leave of each private one; nothing of streams."""
+    """Errors are of one row; what 100 rows of a constant x leave of each private one; for streams nothing."""
     shown = [error for error in errors if error.private and error.constant is not None]
-    left = [f"{error.name} {plus_minus(error.constant or 0.0, error.unit)}" for error in shown]
-    if not left:
+    if not shown:
         return []
-    return [
-        f"These errors are for one row. {ROWS_OF_CONSTANT} rows of a constant x leave: {join_names(left)}."
-    ]
+    falls = [each for each in shown if (each.constant or 0.0) < (1 - _HARDLY) * each.in_one_row]
+    left = [f"{each.name} {plus_minus(each.constant or 0.0, each.unit)}" for each in falls]
+    stay = [each.name for each in shown if each not in falls]
+    said = [f"they fall to: {join_names(left)}"] if left else []
+    if stay:
+        said.append(f"{f'on {join_names(stay)} ' if left else ''}they fall by less than {100 * _HARDLY:g} %")
+    return [f"Errors are for one row; over {ROWS_OF_CONSTANT} rows of a constant x {'; '.join(said)}."]
 
 
 def _left(known: Knowledge, rows: Array) -> float:

@@ -125,7 +125,7 @@ def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> t
     skewness, kurtosis = skewness_and_kurtosis(centred)
     improbable = normality(skewness, kurtosis, effective_rows(rows, persistence))
     is_public = np.array([name in roles.public_columns for name in roles.parameters])
-    told = explained_by(parameters, parameters[:, is_public])
+    by_public = explained_by(parameters, parameters[:, is_public])
     return tuple(
         ParameterReport(
             name=name,
@@ -137,7 +137,7 @@ def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> t
             kurtosis=float(kurtosis[k]),
             normality=float(improbable[k]),
             persistence=float(persistence[k]),
-            told=float(told[k]) if not is_public[k] else 1.0,
+            explained_by_public=float(by_public[k]) if not is_public[k] else 1.0,
         )
         for k, name in enumerate(roles.parameters)
     )

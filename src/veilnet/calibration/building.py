@@ -18,8 +18,6 @@ from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network, Prior
 
-__all__ = ["Builder", "Noise"]
-
 Noise = Literal["joint", "independent"]
 
 
@@ -35,7 +33,7 @@ class Builder:
         self.blocks = Blocks([len(named) for named in roles.agents.values()])
         self.places = {agent: self.blocks.rows(place) for place, agent in enumerate(roles.agents)}
         self.resolution = found_resolution(readings, self.places)
-        self.limits = proposed_limits(readings, self.places) if limits else None
+        self.limits = proposed_limits(readings, roles.readings, self.places) if limits else None
         self.noise = noise
         self.prior = prior
 

@@ -28,7 +28,7 @@ from veilnet.calibration.stretches import Stretch
 
 MOST_VALUES = 6
 _FEWEST_ROWS = 20  # of each value
-_LEAST = 1e-3  # probability; whoever gives less is counted as having given this
+_LEAST = 1e-3  # probability; less counts as this
 MEASURES = ("AUC", "balanced accuracy", "bits")
 RATES = ("AUC", "balanced accuracy")  # lie between 0 and 1
 SHARES = {"AUC": 0.5, "balanced accuracy": 0.25, "bits": 0.25}  # of a row's chance of a false alarm
@@ -94,6 +94,16 @@ def best_interval(found: Mean, tried: int, level: float = 0.95) -> tuple[float, 
     return float(np.clip(low, 0.0, found.value)), float(np.clip(high, found.value, 1.0))
 
 
+def roc(classes: Classes, probabilities: Array) -> list[list[float]]:
+    """(false alarms, hits) over all thresholds of the probability of the last value, at most 50 points."""
+    here = classes.rows == len(classes.values) - 1
+    order = np.argsort(-probabilities[:, -1], kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(probabilities[order, -1])), len(order) - 1)  # ties go together
+    hits, alarms = np.cumsum(here[order])[ends] / here.sum(), np.cumsum(~here[order])[ends] / (~here).sum()
+    at = np.unique(np.linspace(0, len(ends) - 1, 49).astype(int))
+    return [[0.0, 0.0], *([float(alarms[k]), float(hits[k])] for k in at)]
+
+
 def guessed(classes: Classes) -> dict[str, float]:
     """The measures of somebody who guesses."""
     return {"AUC": 0.5, "balanced accuracy": 1.0 / len(classes.values), "bits": 0.0}
@@ -119,8 +129,8 @@ def allowed_measures(classes: Classes, part: float) -> dict[str, float]:
     ]
     named = np.argmax(masses, axis=1)
     accuracy = np.mean([np.sum(masses[named == k, k]) for k in range(len(values))])
-    told = np.sum(joint * np.log2(np.maximum(posterior, np.finfo(float).tiny) / parts))
-    return {"AUC": float(np.mean(areas)), "balanced accuracy": float(accuracy), "bits": float(told)}
+    bits = np.sum(joint * np.log2(np.maximum(posterior, np.finfo(float).tiny) / parts))
+    return {"AUC": float(np.mean(areas)), "balanced accuracy": float(accuracy), "bits": float(bits)}
 
 
 def _area_of_masses(score: Array, mine: Array, others: Array) -> float:

@@ -27,7 +27,7 @@ _FEW_ROWS_PER_PARAMETER = 10
 _FEW_ROWS_PER_READING = 5
 _SHRUNK = 0.1
 _FEW_VALUES = 5
-_TOLD = 0.5
+_EXPLAINED = 0.5
 _ILL_CONDITIONED = 1e6
 _COARSE = 1.0  # of the noise deviation: up to it, dither of one step was seen to leave the bounds true
 
@@ -52,7 +52,7 @@ def doubts(report: CalibrationReport) -> tuple[Doubt, ...]:
             [r for r in readings if r.curvature > _CURVED and r.curvature_chance < chance],
             lambda r: f"{r.name} ({100 * r.curvature:.0f} % of its noise)",
             "Not linear: squares and products of the parameters explain part of what was taken for noise: {}. "
-            "Whoever knows the curve sees through that noise: transform the reading (a logarithm, say), or "
+            "An attacker who knows the curve sees through that noise: transform the reading (a logarithm, say), or "
             "calibrate on a smaller range.",
         ),
         _about(
@@ -168,7 +168,7 @@ def _about_resolution(readings: Sequence[ReadingReport]) -> list[tuple[str, str]
             coarse,
             lambda r: f"{r.name} (steps of {r.resolution:.3g}, noise {r.noise:.3g})",
             "Coarse readings: {}. Agents move each reading at random within one step before they send anything, "
-            "which every promise counts; but with steps larger than the noise that costs much, and whoever knows the "
+            "which every promise counts. With steps larger than the noise that costs much, and who knows the "
             "lattice may learn a few percent more than the bounds say. Read them more finely.",
         )
     ]
@@ -182,7 +182,7 @@ def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool
             "few-values",
             [p for p in parameters if p.values <= _FEW_VALUES],
             lambda p: f"{p.name} ({p.values} values)",
-            "Not Gaussian, since it takes only a few values: {}. Whoever knows these values estimates it, and what "
+            "Not Gaussian, since it takes only a few values: {}. An attacker who knows them estimates it, and what "
             "is read beside it, better than promised. Nor is an error its measure: judge a plan by how often the "
             "right value can be guessed.",
         ),
@@ -201,10 +201,10 @@ def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool
             "them; promises are made for one row.",
         ),
         _about(
-            "told-by-public",
-            [p for p in private if p.told > _TOLD],
-            lambda p: f"{p.name} ({100 * p.told:.0f} % of its variance)",
-            "Private, but the public parameters alone tell much of it: {}. No sanitization can hide that "
+            "explained-by-public",
+            [p for p in private if p.explained_by_public > _EXPLAINED],
+            lambda p: f"{p.name} ({100 * p.explained_by_public:.0f} % of its variance)",
+            "Private, but the public parameters alone reveal much of it: {}. No sanitization can hide that "
             "part without hiding what is public.",
         ),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from inspect import signature
 from shlex import quote
@@ -19,6 +19,8 @@ from typing import Any, ParamSpec, get_args
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.spelling import names_keywords
+from veilnet._core.types import Array
 from veilnet.calibration.assessment import assess
 from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
@@ -37,8 +39,6 @@ from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.doubts import Doubt
 from veilnet.model.fitted_rows import marks_of
 from veilnet.model.network import Network
-
-__all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
 
 Columns = Mapping[str, Sequence[str] | str] | Sequence[str] | str
 _Question = ParamSpec("_Question")
@@ -64,10 +64,12 @@ class Calibration:
 
     network:  the model; its ``doubts`` say what is doubtful about it.
     report:   how well it describes the data, reading by reading and parameter by parameter.
+    residuals: reading -> (fitted values, residuals in deviations of its noise), for plots.
     """
 
     network: Network
     report: CalibrationReport
+    residuals: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,6 +80,7 @@ class Calibration:
         return "\n".join([str(self.report), *(f"\n- {sentence}" for sentence in self.warnings)])
 
 
+@names_keywords
 def fit_report(
     table: Any,
     agents: Mapping[str, Sequence[str] | str],
@@ -160,7 +163,12 @@ def fit_report(
     )
     found = log_aucs(described, rows)
     doubtful = (*doubtful, *learning_doubts(described, found, rows))
-    return Calibration(described.replace(log_aucs=found, doubts=doubtful), report)
+    unit = np.sqrt(np.diag(model.noise))
+    residuals = {
+        name: (rows.readings[:, k] - model.residuals[:, k], model.residuals[:, k] / unit[k])
+        for k, name in enumerate(roles.readings)
+    }
+    return Calibration(described.replace(log_aucs=found, doubts=doubtful), report, residuals)
 
 
 def _network_of(report: Callable[_Question, Calibration]) -> Callable[_Question, Network]:

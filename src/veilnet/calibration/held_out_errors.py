@@ -44,8 +44,6 @@ from veilnet.centre.models import messages_of
 from veilnet.model.held_out import HeldOut
 from veilnet.model.network import Network
 
-__all__ = ["beyond_the_model", "held_out_errors"]
-
 _BLOCKS = (20, 10, 5)  # of the log, one length after another
 _LEVEL = 0.95
 _FEWEST_DEGREES = 2.0  # below which Student's t has no spread at all

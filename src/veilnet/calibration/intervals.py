@@ -26,8 +26,6 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.words import times
 from veilnet.calibration.stream_model import FittedStream
 
-__all__ = ["FreePrivacy", "Interval", "block_length", "ceiling_intervals", "drawn_models", "interval_of"]
-
 LEVEL = 0.95
 _DRAWS = 400
 _SEED = 357  # fixed, so that one table has one report

@@ -9,8 +9,6 @@ import numpy as np
 from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array, Integers
 
-__all__ = ["noise_likelihood", "row_likelihood", "transition_likelihood"]
-
 _SETTLED = 1e-10  # relative change below which the filter's gain is taken to be steady
 
 

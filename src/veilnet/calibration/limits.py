@@ -16,6 +16,11 @@ probability of about 5^-a / T for a tail that falls like x^-a, and far less for 
 with three degrees of freedom, of a lognormal with σ = 1 and of rain that falls in 3 % of the rows, 6e-5 of Student's
 t with two degrees of freedom; at T = 100 ten to thirty times as many, and 5e-3 of that rain.
 
+*What can be read.* Limits of a humidity (by its column's name, ``RH_kitchen``) stay within 0 to 100, those of light,
+CO2 or dust above 0, where the log does; but no nearer to the mean than five deviations. The normal law of the model
+knows no such end: of light that is 0 at night it has readings below 0, and a design refuses limits that cut them off
+(:func:`veilnet.verdict.notes.refuse_narrow_limits`).
+
 *What is not promised.* A season that moves readings by more than two widths counts as the limit until the limits are
 edited, and a fault that stays within them as a reading: outdoor temperatures in Fahrenheit overlap with those in
 degrees Celsius.
@@ -23,7 +28,8 @@ degrees Celsius.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -37,7 +43,20 @@ _MARGIN = 2.0  # widths of the bulk from its ends to the limits
 _CODE_APART = 3.0  # widths of everything else by which a repeated number stands off if it is a code
 _MOST_CODES = 0.2  # part of the rows that may hold one code
 _ENOUGH_ROWS = 20  # below which nothing stands alone
+_MODEL_REACH = (
+    5.0  # deviations: a normal law is beyond in 6e-7 of the rows, which many readings and few rows allow
+)
 _ENOUGH_VALUES = 10  # different values below which a column has no "everything else"
+
+_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+(?![a-z]))\d*")
+_READABLE = (
+    ({"rh", "hum", "humid", "humidity", "moisture"}, 0.0, 100.0),
+    (
+        {"co2", "eco2", "lux", "light", "lights", "illuminance", "pm", "voc", "tvoc", "dust", "rain"},
+        0.0,
+        np.inf,
+    ),
+)
 
 
 def bulk(values: Array, reach: float = _MARGIN) -> tuple[float, float]:
@@ -83,13 +102,31 @@ def credible_limits(values: Array) -> tuple[float, float]:
     """(lowest, highest) credible reading, rounded outwards to a tenth of the bulk's order of magnitude."""
     low, high = bulk(values)
     width = high - low
-    unit = 10.0 ** np.floor(np.log10(width)) / 10.0
-    lowest = np.floor((low - _MARGIN * width) / unit) * unit
-    highest = np.ceil((high + _MARGIN * width) / unit) * unit
+    return _outwards(low - _MARGIN * width, high + _MARGIN * width, 10.0 ** np.floor(np.log10(width)) / 10.0)
+
+
+def _outwards(lowest: float, highest: float, unit: float) -> tuple[float, float]:
+    """The interval, its ends moved outwards to multiples of a unit."""
+    lowest, highest = np.floor(lowest / unit) * unit, np.ceil(highest / unit) * unit
     return float(f"{lowest:.12g}"), float(f"{highest:.12g}")
 
 
-def proposed_limits(readings: Array, owners: Mapping[str, Places]) -> dict[str, tuple[Array, Array]]:
-    """agent -> (lowest, highest) for each of its readings (T, N)."""
+def sensor_range(name: str) -> tuple[float, float]:
+    """(lowest, highest) that a sensor can read at all, by the words of its column's name; infinite where unknown."""
+    words = {word.lower() for word in _WORD.findall(name)}
+    words |= {word.rstrip("0123456789") for word in words}
+    return next(((low, high) for known, low, high in _READABLE if words & known), (-np.inf, np.inf))
+
+
+def proposed_limits(
+    readings: Array, names: Sequence[str], owners: Mapping[str, Places]
+) -> dict[str, tuple[Array, Array]]:
+    """agent -> (lowest, highest) for each of its readings (T, N), columns of these names."""
     edges = np.array([credible_limits(column) for column in readings.T])
+    for column, name, edge in zip(readings.T, names, edges, strict=True):
+        lowest, highest = sensor_range(name)
+        if lowest <= np.min(column) and np.max(column) <= highest:
+            mean, reach = np.mean(column), _MODEL_REACH * np.std(column)
+            normal = _outwards(mean - reach, mean + reach, 10.0 ** np.floor(np.log10(reach)) / 10.0)
+            edge[:] = np.clip(edge, min(lowest, normal[0]), max(highest, normal[1]))
     return {agent: (edges[mine, 0], edges[mine, 1]) for agent, mine in owners.items()}

@@ -42,11 +42,7 @@ class LinearModel:
 
 
 def fit_linear(
-    readings: Array,
-    parameters: Array,
-    *,
-    least: float = 0.0,
-    shrinkages: tuple[float, float] | None = None,
+    readings: Array, parameters: Array, *, least: float = 0.0, shrinkages: tuple[float, float] | None = None
 ) -> LinearModel:
     """Fit readings (T, N) on parameters (T, L), T > L + 1.
 
@@ -106,7 +102,7 @@ def refuse_degenerate(
         exact = reading_names[int(np.argmin(left))]
         raise InvalidNetwork(
             f"table: the reading {exact!r} is an exact linear function of {join_names(parameter_names)}: it has "
-            "no noise, so whoever receives it knows that combination for certain; if it was computed from "
+            "no noise, so the centre learns that combination exactly; if it was computed from "
             "them, leave it out"
         )
     _refuse_repeated_readings(centred, residuals, rows - length - 1, reading_names)

@@ -27,8 +27,6 @@ from scipy.signal import lfilter
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.likelihood import noise_likelihood
 
-__all__ = ["NoiseMemory", "fit_memory", "with_memories"]
-
 _LONGEST_MEMORY = 0.9999
 _SHORT = 8  # rows: a shorter run tells little of a memory
 _RUNS = 50  # so many of the longest runs are enough
@@ -74,10 +72,7 @@ def fit_memory(residuals: Array, segments: Integers, noise: Array, joint: Boolea
     memory, part = _most_likely([column[run] for column in unit for run in runs])
     size = len(noise)
     in_common = NoiseMemory(
-        np.full(size, memory),
-        np.full(size, part),
-        (1 - memory**2) * (1 - part) * shared,
-        part * shared,
+        np.full(size, memory), np.full(size, part), (1 - memory**2) * (1 - part) * shared, part * shared
     )
     gains = [
         float(np.sum(noise_likelihood(residuals, segments, one.memory, one.innovation, one.floor))) - penalty

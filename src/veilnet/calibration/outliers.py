@@ -15,8 +15,6 @@ import numpy as np
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.limits import bulk, credible_limits
 
-__all__ = ["Outlier", "beyond_limits", "outliers", "stays_at_one_value", "worst_of_each"]
-
 _MANY_VALUES = 50  # different ones, of a reading that could move
 _OFTEN = 0.02  # part of the rows that have one value, where it counts as often
 _BESIDE = 10.0  # times as often as the next value: 0, -1 or 999 among readings

@@ -37,8 +37,6 @@ from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, with_memories
 from veilnet.calibration.stream_model import FittedStream
 
-__all__ = ["Widening", "uncertain", "widening", "without_bias"]
-
 _MOST = 1.0 / 3.0  # of h: above it a fit is hardly one, and variances are at most doubled
 _NEGLIGIBLE = 2e-3  # of h: below it nothing is simulated
 _SIMULATED = 24

@@ -27,8 +27,6 @@ from veilnet.calibration.stream_model import FittedStream
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
-__all__ = ["fitted_promises", "moved_stream", "over_groups"]
-
 _STREAM_DRAWS = 60  # each is a steady state of its own
 _ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some direction
 _SORTED = (
@@ -43,7 +41,7 @@ def fitted_promises(
     """private name -> the privacy that is free.
 
     model and stream are as fitted, before anything was widened. Of a stream, memories and the transition in units of
-    x's own covariance are taken as they were fitted: the interval tells of H, the noise and the prior.
+    x's own covariance are taken as they were fitted: the interval is about H, the noise and the prior.
     """
     ceiling = check(network).ceiling
     known: dict[str, Interval] = {}

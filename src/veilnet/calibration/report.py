@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veilnet._core.words import plus_minus
+from veilnet._core.words import in_columns, plus_minus
 from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.outliers import Outlier, worst_of_each
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
 
-__all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
+_OF_READINGS = (
+    "reading", "agent", "R²", "held out", "noise", "credible", "step", "skew", "kurtosis", "lag 1",
+)  # fmt: skip
+_OF_PARAMETERS = ("parameter", "role", "mean", "deviation", "values", "kurtosis", "lag 1", "from public")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class ParameterReport:
     values:      how many different values the column takes.
     skewness, kurtosis, normality: of the column; excess kurtosis; probability under normality.
     persistence: its lag-1 correlation.
-    told:        for a private parameter, the part of its variance that the public ones explain.
+    explained_by_public: for a private parameter, the part of its variance that the public ones explain.
     """
 
     name: str
@@ -79,7 +82,7 @@ class ParameterReport:
     kurtosis: float
     normality: float
     persistence: float
-    told: float
+    explained_by_public: float
 
 
 @dataclass(frozen=True)
@@ -132,53 +135,46 @@ class CalibrationReport:
             *([] if self.time is None else [str(self.time)]),
             *(f"{note}." for note in self.notes),
             "",
-            *_aligned(
-                (
-                    "reading",
-                    "agent",
-                    "R²",
-                    "held out",
-                    "noise",
-                    "credible",
-                    "step",
-                    "skew",
-                    "kurtosis",
-                    "lag 1",
-                ),
+            *in_columns(
                 [
-                    (
-                        r.name,
-                        r.agent,
-                        f"{r.explained:.3f}",
-                        f"{r.held_out:.3f}",
-                        f"{r.noise:.3g}",
-                        f"{r.lowest:.4g}..{r.highest:.4g}" if np.isfinite(r.lowest) else "any",
-                        f"{r.resolution:.3g}" if r.resolution else "none",
-                        _signed(r.skewness),
-                        _signed(r.kurtosis),
-                        _signed(r.persistence),
-                    )
-                    for r in self.readings
+                    _OF_READINGS,
+                    *(
+                        (
+                            r.name,
+                            r.agent,
+                            f"{r.explained:.3f}",
+                            f"{r.held_out:.3f}",
+                            f"{r.noise:.3g}",
+                            f"{r.lowest:.4g}..{r.highest:.4g}" if np.isfinite(r.lowest) else "any",
+                            f"{r.resolution:.3g}" if r.resolution else "none",
+                            _signed(r.skewness),
+                            _signed(r.kurtosis),
+                            _signed(r.persistence),
+                        )
+                        for r in self.readings
+                    ),
                 ],
-                text_columns=2,
+                left=2,
             ),
             "",
-            *_aligned(
-                ("parameter", "role", "mean", "deviation", "values", "kurtosis", "lag 1", "told by public"),
+            *in_columns(
                 [
-                    (
-                        p.name,
-                        p.role,
-                        f"{p.mean:.4g}",
-                        f"{p.deviation:.3g}",
-                        str(p.values),
-                        _signed(p.kurtosis),
-                        _signed(p.persistence),
-                        f"{100 * p.told:.0f} %" if p.role == "private" else "",
-                    )
-                    for p in self.parameters
+                    _OF_PARAMETERS,
+                    *(
+                        (
+                            p.name,
+                            p.role,
+                            f"{p.mean:.4g}",
+                            f"{p.deviation:.3g}",
+                            str(p.values),
+                            _signed(p.kurtosis),
+                            _signed(p.persistence),
+                            f"{100 * p.explained_by_public:.0f} %" if p.role == "private" else "",
+                        )
+                        for p in self.parameters
+                    ),
                 ],
-                text_columns=2,
+                left=2,
             ),
             "",
             "Condition numbers: "
@@ -219,16 +215,3 @@ def _span(factors: Sequence[float]) -> str:
 
 def _signed(value: float) -> str:
     return f"{value + 0.0:.2f}"
-
-
-def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int) -> list[str]:
-    """Rows under their headings: text to the left, numbers to the right."""
-    table = [heading, *rows]
-    widths = [max(len(row[k]) for row in table) for k in range(len(heading))]
-    return [
-        "  ".join(
-            cell.ljust(width) if place < text_columns else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]

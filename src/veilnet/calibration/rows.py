@@ -15,11 +15,10 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import unknown
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.timeline import TimeReport, timeline
+from veilnet.io.cells import column_of
 from veilnet.io.row_keys import looks_like_times
 from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows, read_columns
-
-__all__ = ["Missing", "Rows", "read_rows", "unused_time_column"]
 
 Missing = Literal["refuse", "drop"]
 _LOOKED_AT = 20  # rows that tell whether a column looks like times
@@ -134,7 +133,8 @@ def unused_time_column(table: Any, roles: Roles) -> str | None:
 def _refuse_other_role(what: str, column: str, roles: Roles) -> None:
     if not isinstance(column, str):
         raise InvalidRequest(f"{what}: expected the name of a column, found {type(column).__name__}")
-    if column in roles.readings or (column in roles.parameters and what == "time"):
+    taken = {column_of(name, [column])[0] for name in (*roles.readings, *roles.parameters)}
+    if column in taken:
         raise InvalidRequest(
             f"{what}: the column {column!r} is also a reading or a parameter; a {what} cannot be either, leave it "
             "out there"

@@ -13,8 +13,6 @@ from veilnet.calibration.stream_model import FittedStream, Gain
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
-__all__ = ["Carried", "RowPromise", "StreamReport", "stream_report"]
-
 
 @dataclass(frozen=True)
 class Carried:
@@ -43,8 +41,8 @@ class RowPromise:
 
     @property
     def overstated(self) -> float:
-        """How many times larger the promised error variance is than the one with hindsight."""
-        return (self.promised / self.hindsight) ** 2
+        """How many times larger the promised standard error is than the one with hindsight."""
+        return self.promised / self.hindsight
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,12 @@ class StreamReport:
         total = self.gain.of_x + self.gain.of_noise
         verdict = "warranted" if self.warranted else "not warranted"
         lines = [
-            f"A stream model is {verdict}: it makes unseen rows more probable by {total:.2g} nats a row "
-            f"(deviation {self.gain.deviation:.1g}; dynamics of x {self.gain.of_x:.2g}, memory of the noise "
+            f"A stream model is {verdict}: on held-out rows its log-likelihood is {total:.2g} nats a row higher "
+            f"(±{self.gain.deviation:.1g}; dynamics of x {self.gain.of_x:.2g}, memory of the noise "
             f"{self.gain.of_noise:.2g})."
             if total > 0
-            else f"A stream model is {verdict}: it makes unseen rows less probable than the row model does.",
-            "The network is one of streams." if self.used else "The network is one of single rows.",
+            else f"A stream model is {verdict}: held-out rows are less likely under it than row by row.",
+            "The network is for streams." if self.used else "The network is for single rows.",
         ]
         if self.warranted or self.used:
             kept = [f"{name} {value:.3g}" for name, value in self.parameters.items()]
@@ -84,11 +82,12 @@ class StreamReport:
                 + (f" ({100 * one.floor:.0f} % white)" if one.floor > 0.005 else "")
                 for name, one in self.readings.items()
             ]
-            lines.append(f"From row to row x keeps: {', '.join(kept)}; noise keeps: {', '.join(noise)}.")
+            lines.append(
+                f"First-order coefficients of x: {', '.join(kept)}; of the noise: {', '.join(noise)}."
+            )
             lines += [
-                f"Row by row, the free plan would promise an error of {one.promised:.3g} on {name}; who filters the "
-                f"messages has {one.now:.3g}, and {one.hindsight:.3g} with hindsight: the promised variance is "
-                f"{one.overstated:.3g} times too large."
+                f"{name}: a plan for single rows would promise ±{one.promised:.3g}, {one.overstated:.3g} times too "
+                f"much: filtering its messages gives ±{one.now:.3g}, smoothing ±{one.hindsight:.3g}."
                 for name, one in self.promises.items()
             ]
         return "\n".join(lines)
@@ -114,11 +113,7 @@ def row_promises(network: Network) -> dict[str, RowPromise]:
     """What a plan made row by row promises of a stream, and what it is worth."""
     row = network.one_row
     sent = check(row).shares.sanitizers
-    errors = [
-        crlb(row, sent),
-        crlb(network, sent, when="now"),
-        crlb(network, sent, when="hindsight"),
-    ]
+    errors = [crlb(row, sent), crlb(network, sent, when="now"), crlb(network, sent, when="hindsight")]
     return {
         name: RowPromise(*(_deviation(rows, error) for error in errors))
         for name, rows in network.private.items()

@@ -88,9 +88,8 @@ def stretches_of(
     apart = max(apart, count // 100)
     found = []
     for judged in blocks_of(count, STRETCHES, classes, groups):
-        near = np.zeros(
-            count + 1, dtype=np.intp
-        )  # +1 where rows next to a judged one begin, -1 where they end
+        # +1 where rows next to a judged one begin, -1 where they end
+        near = np.zeros(count + 1, dtype=np.intp)
         np.add.at(near, np.maximum(judged - apart, 0), 1)
         np.add.at(near, np.minimum(judged + apart + 1, count), -1)
         found.append(Stretch(np.flatnonzero(np.cumsum(near[:-1]) == 0), judged))

@@ -191,7 +191,7 @@ def read_rate(rate: object) -> float:
 
 
 SEEN = 1e-12  # of the sharpest direction: less than this of x is not seen at all
-LEAST_STRENGTH = 1e-6  # of an agent's noise in what others tell of it; without any, rounding leaves 1e-16
+LEAST_STRENGTH = 1e-6  # of an agent's noise in what others say about it; without any, rounding leaves 1e-16
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,7 @@ class Drift:
 
 
 class Refusals:
-    """Counts how often messages contradict, agent by agent, as rows come; of single rows and of streams."""
+    """Counts how often messages contradict, agent by agent, as rows come; for single rows and for streams."""
 
     def __init__(self, agents: Sequence[str]) -> None:
         self._agents = agents

@@ -52,7 +52,7 @@ class _Weights:
 
 
 class RowFusion:
-    """Estimates of the public parameters, each row from whoever sent in it.
+    """Estimates of the public parameters, each row from those who sent in it.
 
     model: what the agents send.
     gate:  the false-alarm rate at which messages are tested before they are used; None for no test.

@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("VEILNET_DEBUG"):
             traceback.print_exception(error)
-        code, line = _explain(error, arguments[0] if arguments else "")
+        code, line = _explain(error, *(arguments or [""]))
         sys.stderr.write(f"veilnet: {line}\n")
         if isinstance(error, OSError):
             _drop_output_if_stuck()
@@ -142,14 +142,14 @@ def _first_line(command: object) -> str:
 
 
 def _unknown(before: str, word: str, known: Mapping[str, object]) -> InvalidRequest:
-    from veilnet.cli._command_line import did_you_mean
+    from veilnet._core.spelling import did_you_mean
 
     hint = did_you_mean(word, known)
     return InvalidRequest(f"{word}: no such command{hint} (see 'veilnet {before}--help')")
 
 
 def _reader_left() -> int:
-    """Whoever read our output has closed the pipe: say nothing, and flush nothing at the end."""
+    """The reader of our output has closed the pipe: say nothing, and flush nothing at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 128 + 13  # what a shell reports of a program ended by SIGPIPE
 
@@ -162,13 +162,14 @@ def _drop_output_if_stuck() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _explain(error: Exception, verb: str) -> tuple[int, str]:
+def _explain(error: Exception, verb: str, *words: str) -> tuple[int, str]:
     """Exit code and one line for an error: what the user can mend, or a call for help with what is ours."""
     if isinstance(error, VeilnetError):
         from veilnet.cli._options import in_options
 
-        words = in_options(_one_line(str(error)), verb) if verb in VERBS else _one_line(str(error))
-        return (1 if isinstance(error, Infeasible) else 2), f"error: {words}"
+        said = _one_line(str(error))
+        said = in_options(said, verb, words) if verb in VERBS else said
+        return (1 if isinstance(error, Infeasible) else 2), f"error: {said}"
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in ("scipy", "rich"):  # left out where only an agent was installed
         return (

@@ -6,22 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilnet._core.errors import VeilnetError
+
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.statements import StatedPromise, Statement
 
 
 @dataclass(frozen=True)
-class PromiseTold:
+class SourcedPromise:
     """The promise of a plan, a line for each parameter, and whose word it is."""
 
     lines: tuple[str, ...]
     source: str
+    seen: str = "all messages"
 
     def __str__(self) -> str:
         if not self.lines:
             return f"The promise is not stated: {self.source}"
-        return "\n".join([f"The promise of this plan, {self.source}:", *(f"  {line}" for line in self.lines)])
+        head = f"What the plan promises, against anybody who knows it and sees {self.seen} ({self.source}):"
+        return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 
 @dataclass(frozen=True)
@@ -39,27 +43,32 @@ class Agreement:
         return bool(self.refused or (self.more and not self.confirmed))
 
 
-def promise_of(path: Path, plan: str | None, signed: Statement | None) -> PromiseTold:
-    """The promise that was signed, or that plan.json beside the file states, in words."""
+def promise_of(path: Path, plan: str | None, signed: Statement | None, *, summed: bool) -> SourcedPromise:
+    """The promise that was signed, or that plan.json beside the file states, in words.
+
+    summed: whether it is of sums, whatever is stated of agents that help the centre.
+    """
     if signed is not None and signed.promise is not None:
-        return _in_words(signed.promise, "verified by whoever signed it")
+        return _in_words(signed.promise, "verified by its signer", summed)
     found = _beside(path, plan)
     if found is not None:
-        return _in_words(found, "as plan.json beside it states ('veilnet verify' recomputes it)")
-    return PromiseTold((), "ask whoever designs for a signed file, or for the whole plan")
+        return _in_words(found, "from plan.json, which 'veilnet verify' recomputes", summed)
+    return SourcedPromise((), "ask the designer for a signed file, or for the whole plan")
 
 
-def _in_words(promise: StatedPromise, source: str) -> PromiseTold:
+def _in_words(promise: StatedPromise, source: str, summed: bool) -> SourcedPromise:
     from veilnet.plans.in_words import promise_in_words
 
-    utility, privacy, with_gaps = promise.numbers()
-    lines = promise_in_words(promise.public, utility, privacy, promise.constant, with_gaps, promise.changes)
-    return PromiseTold(tuple(lines), source)
+    utility, privacy, with_gaps, helped = promise.numbers()
+    left = (helped or {}) if summed else None
+    lines = promise_in_words(
+        promise.public, utility, privacy, promise.constant, with_gaps, promise.changes, left
+    )
+    return SourcedPromise(tuple(lines), source, "sums alone" if summed else "all messages")
 
 
 def _beside(path: Path, plan: str | None) -> StatedPromise | None:
     """The promise in the plan.json beside an agent's file, if that is of the same plan."""
-    from veilnet._core.errors import VeilnetError
     from veilnet.io.plan_files import WHOLE
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.io.statements import StatedPromise
@@ -80,14 +89,14 @@ def agreement(
     """What the record of earlier plans says of a signed file; with ``confirm`` it is agreed to from now on."""
     if signed is None:
         return Agreement()
-    from veilnet.io.acceptance import accept, accepted_beside, more_told, read_accepted, step_back
+    from veilnet.io.acceptance import accept, accepted_beside, read_accepted, revealed_beyond, step_back
 
     said = [f"Signed as version {signed.version}, valid until {signed.expires}."]
     before = read_accepted(record or accepted_beside(path))
     refused = step_back(signed, before)
     if refused:
         return Agreement((*said, f"REFUSED: {refused}."), (), refused)
-    more = more_told(sanitizer, before)
+    more = revealed_beyond(sanitizer, before)
     said += [f"MORE than the plan that was agreed to: {each}." for each in more]
     if confirm:
         accept(path, sanitizer, signed, record, confirmed=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.spelling import did_you_mean
 from veilnet.cli._examples import example_text
 
 Command = Callable[..., int | None]
@@ -27,7 +28,7 @@ Command = Callable[..., int | None]
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter told by its place; a list takes one or more. Without a default it is required."""
+    """A parameter given by its place; a list takes one or more. Without a default it is required."""
 
     help: str
     default: Any = inspect.Parameter.empty
@@ -35,10 +36,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Option:
-    """A parameter told by its name; a bool takes no value, a list may be repeated.
+    """A parameter given by its name; a bool takes no value, a list may be repeated.
 
-    ``metavar`` stands for the value in the help; ``yes_or_no`` gives a bool a ``--no-`` form too, and a name such as
-    ``--stream/--rows`` one of its own.
+    ``metavar`` stands for the value in the help; ``short`` is a letter for it, ``-v``; ``yes_or_no`` gives a bool a
+    ``--no-`` form too, and a name such as ``--stream/--rows`` one of its own. A list of so
+    many ``values`` takes them all at once.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Option:
     yes_or_no: bool = False
     default: Any = None
     required: bool = False
+    values: int | None = None
+    short: str | None = None
 
 
 def argument(help: str, default: Any = inspect.Parameter.empty) -> Any:
@@ -87,7 +91,11 @@ SUMMED = option(
     metavar="AGENTS",
 )
 JSON = option("--json", "Answer in JSON.")
-BROKER = option("--broker", "mqtts://host:8883", required=True)
+VERBOSE = option("--verbose", "Show everything, not only what matters most.", short="-v")
+PAPER = option("--paper", "Also show the paper's u and p: by how much error variances grow.")
+PLOT = option("--plot", "Picture to write, .svg.")
+ACCEPT = option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat).")
+BROKER = option("--broker", "Such as mqtts://host:8883.", required=True)
 ROOT = option("--root", "First levels of every topic.", default="veilnet")
 TRUST = option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
 ACCEPTED = option(
@@ -95,13 +103,30 @@ ACCEPTED = option(
 )
 HEADER = option(
     "--header",
-    "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
+    "Whether a CSV begins with names; default: names if the plan has any, else by its first line.",
     yes_or_no=True,
 )
 PORT = option("--port", "Port on this machine; 0 takes one that is free.", default=0)
 GATE = option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6).")
+METRICS = option(
+    "--metrics",
+    "Answer /metrics (Prometheus) and /health: a port of the loopback, 0 for any, or name:port to be asked by.",
+)
+LOG = option("--log", "What is said: with time and level, as text or as JSON lines.")
 KEEP = option("--keep", "Name messages that contradict the model, and use them all the same.")
 HEAD = option("--head", "The ledger's head at the last audit.")
+
+
+# What stands for the value of options that several verbs have, or whose value has a form of its own.
+_METAVARS = {
+    "--accept": "NAME", "--agent": "NAME=COL,COL", "--blocks": "COL", "--broker": "URL", "--format": "csv|jsonl",
+    "--group": "COL", "--guessed": "[NAME=]PART", "--head": "HASH", "--join": "last|mean",
+    "--least-privacy": "[NAME=]P", "--method": "METHOD", "--missing": "refuse|drop", "--only": "SECTION",
+    "--port": "PORT", "--power": "[AGENT=]POWER", "--private": "[NAME=]COL,COL", "--public": "[NAME=]COL,COL",
+    "--public-loss": "FRACTION", "--root": "TOPIC", "--run": "AGENT=COMMAND", "--seed": "SEED",
+    "--stale": "DURATION", "--step": "DURATION", "--time": "COL", "--trust": "KEY|FILE", "--wait": "DURATION",
+    "--within": "DURATION",
+}  # fmt: skip
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -126,8 +151,11 @@ def call(name: str, command: Command, words: Sequence[str]) -> int:
     given, unknown = parser.parse_known_intermixed_args(words)
     for each in unknown:
         if not each.startswith("-"):
-            parser.error(f"unexpected argument {each!r}")
-        parser.error(f"no such option: {each}{did_you_mean(each, parser._option_string_actions)}")
+            hint = ": write 5% without a space" if each == "%" else ""
+            parser.error(f"unexpected argument {each!r}{hint}")
+        parser.error(
+            f"no such option: {each}{did_you_mean(each.partition('=')[0], parser._option_string_actions)}"
+        )
     return command(**vars(given)) or 0
 
 
@@ -135,23 +163,15 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     """The parser for a command's annotated parameters."""
     made = _Parser(
         prog=f"veilnet {name}",
-        description=_literal(inspect.getdoc(command) or ""),
-        epilog=_literal(example_text(name)),
+        description=inspect.getdoc(command) or "",
+        epilog=example_text(name),
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
     hints = get_type_hints(command)
-    for parameter, told in inspect.signature(command).parameters.items():
-        _add(made, parameter, hints[parameter], told.default)
+    for parameter, given in inspect.signature(command).parameters.items():
+        _add(made, parameter, hints[parameter], given.default)
     return made
-
-
-def did_you_mean(word: str, known: Sequence[str] | Any) -> str:
-    """The end of a complaint about an unknown word: the known one that is most like it, if any is."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word.partition("=")[0], list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: Argument | Option) -> None:
@@ -175,15 +195,18 @@ def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: A
         settings["action"] = "store_true"
     else:
         settings |= _read_as(value, declared.at_least, declared.at_most)
-        settings |= {"metavar": declared.metavar or _metavar(value), "required": is_required}
-        if is_list:
+        settings |= {"metavar": declared.metavar or _metavar(declared.name, value), "required": is_required}
+        if declared.values:
+            settings |= {"nargs": declared.values, "metavar": tuple((declared.metavar or "").split())}
+        elif is_list:
             settings["action"] = "append"
     name, _, opposite = declared.name.partition("/")
     if opposite:
         parser.add_argument(
             opposite, dest=parameter, action="store_false", default=default, help=f"Not {name}."
         )
-    parser.add_argument(name, dest=parameter, **settings)
+    names = [declared.short, name] if declared.short else [name]
+    parser.add_argument(*names, dest=parameter, **settings)
 
 
 def _literal(text: str) -> str:
@@ -197,8 +220,8 @@ def _not_none(kind: Any) -> Any:
     return kind
 
 
-def _metavar(kind: Any) -> str:
-    return "PATH" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT"
+def _metavar(name: str, kind: Any) -> str:
+    return _METAVARS.get(name) or ("FILE" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT")
 
 
 def _read_as(kind: Any, at_least: float | None = None, at_most: float | None = None) -> dict[str, Any]:

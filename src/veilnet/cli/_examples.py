@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "example_text"]
-
 # In a folder with the house (veilnet init), its plan and some rows of readings.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": ("veilnet init house.toml", "veilnet check house.toml", "veilnet design house.toml --out plan/"),
     "demo": ("veilnet demo --json",),
     "init": ("veilnet init house.toml --force",),
-    "check": ("veilnet check house.toml --explain",),
+    "check": ("veilnet check house.toml -v",),
     "design": ("veilnet design house.toml --private-error gait=2x --out plan/",),
     "frontier": ("veilnet frontier house.toml --private-error 1.5x --private-error 2x --csv frontier.csv",),
     "inspect": ("veilnet inspect plan/kitchen.json",),

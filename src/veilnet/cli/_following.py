@@ -54,7 +54,7 @@ def estimates(
 ) -> Iterator[tuple[Rows, Estimate, dict[str, Array]]]:
     """The rows that somebody sent, in order, what they tell, and the messages.
 
-    Of a stream what tells of a row comes up to ``lag`` rows later, and messages are not given.
+    For a stream, what informs about a row comes up to ``lag`` rows later, and messages are not given.
     """
     if not fusion.is_stream:
         for numbers, messages in rows:
@@ -92,8 +92,8 @@ def estimates(
 
 def _begins(messages: dict[str, Array]) -> bool:
     """Whether the first row is one that everybody in it missed: then no memory holds anything of rows before."""
-    told = [values[0] for values in messages.values() if not np.isnan(values[0]).all()]
-    return bool(told) and all((values == MISSED).all() for values in told)
+    heard = [values[0] for values in messages.values() if not np.isnan(values[0]).all()]
+    return bool(heard) and all((values == MISSED).all() for values in heard)
 
 
 def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate, dict[str, Array]]:
@@ -102,5 +102,7 @@ def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Es
     doubts = tuple(
         replace(doubt, row=int(np.searchsorted(kept, doubt.row))) for doubt in found.contradictions
     )
-    told = replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept], contradictions=doubts)
-    return numbers, told, {}
+    kept_rows = replace(
+        found, public=found.public[kept], set_of_row=found.set_of_row[kept], contradictions=doubts
+    )
+    return numbers, kept_rows, {}

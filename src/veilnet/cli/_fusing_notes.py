@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from veilnet._core.words import join_names, number
 from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from veilnet.io.row_keys import RowKey
     from veilnet.io.sources import RowSource
 
-_TOLD = 5  # contradictions in full, the others by their number
+_IN_FULL = 5  # contradictions in full, the others by their number
 _say = speaker("fuse")
 
 
@@ -64,7 +65,7 @@ class Notes:
         self.outside.update(dict(zip(estimate.labels, estimate.outside.sum(axis=0).tolist(), strict=True)))
         for doubt in estimate.contradictions:
             counts, done = (self.sudden, "used") if doubt.sudden else (self.contradicting, self._done)
-            if counts.total() < _TOLD:
+            if counts.total() < _IN_FULL:
                 _say(f"{key.words(int(rows[doubt.row]))}: {doubt}; {done}")
             counts[doubt.agent] += 1
         if self._drift is not None:
@@ -90,14 +91,12 @@ class Notes:
             )
 
     def conclude(self, files: Mapping[str, MessageFile], key: RowKey, within: str | None) -> None:
-        """What whoever reads the estimates should know of the messages."""
-        from veilnet._core.words import join_names, number
-
+        """What a reader of the estimates should know of the messages."""
         for counts, what, done in (
             (self.contradicting, "messages that contradict the model", self._done),
             (self.sudden, "messages that only a sudden change explains", "used"),
         ):
-            if counts.total() > _TOLD:
+            if counts.total() > _IN_FULL:
                 shown = ", ".join(f"{count} of {agent}" for agent, count in counts.items())
                 _say(f"in all, {what}: {shown}; {done}")
         if sum(file.count > file.missed for file in files.values()) > 1 and 2 * self.alone > self.rows:

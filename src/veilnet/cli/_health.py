@@ -17,9 +17,8 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Literal
 
+import veilnet
 from veilnet._core.extras import EXTRAS, install_line
-
-__all__ = ["Symptom", "findings"]
 
 State = Literal["ok", "note", "problem"]
 
@@ -65,8 +64,6 @@ def findings() -> Iterator[Symptom]:
 
 
 def _python() -> Symptom:
-    import veilnet
-
     where = Path(veilnet.__file__).parent
     found = f"veilnet {veilnet.__version__} in {where}, Python {platform.python_version()}"
     return Symptom("veilnet", "ok", found)
@@ -202,14 +199,14 @@ def _clock() -> Symptom:
     if time.time() < installed - _DAY:
         return Symptom("clock", "problem", f"{now}, before veilnet was installed", advice)
     step = time.get_clock_info("time").resolution
-    told = _told("timedatectl", "show", "--property=NTPSynchronized", "--value")
-    if told == "no":
+    synchronises = _answer_of("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    if synchronises == "no":
         return Symptom("clock", "note", f"{now}, not synchronised", advice)
-    synchronised = ", synchronised" if told == "yes" else ""
+    synchronised = ", synchronised" if synchronises == "yes" else ""
     return Symptom("clock", "ok", f"{now}, steps of {step:.0e} s{synchronised}")
 
 
-def _told(*command: str) -> str:
+def _answer_of(*command: str) -> str:
     """What a program of the system says, empty where it is not there or says nothing soon."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=3, check=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veilnet.io.reading_streams import ReadingReader
@@ -16,18 +18,43 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 2048
 
 
+_log = ["plain"]  # how lines of a service are written; one process is one service
+_WARNINGS = (
+    "no connection", "the connection to the broker ended", "the broker refuses", "the broker does not", "refused",
+    "kept and did not use", "no agent has been heard", "the store could not be written",
+    "the standby does not answer",
+    "waits for the centre", "was replaced, and is not taken up", "promise", "has no seal here", "earlier veilnet",
+)  # fmt: skip
+
+
+def log_as(form: str | None) -> None:
+    """How what is said by a service is written from now on: plain, or with time and level, as text or JSON lines."""
+    _log[0] = form or "plain"
+
+
 def speaker(verb: str) -> Callable[[str], None]:
-    """Says what whoever runs a verb should know, on standard error; nothing where there is nothing to say."""
+    """Says what the user of a verb should know, on standard error; nothing where there is nothing to say."""
 
     def say(sentence: str) -> None:
-        if sentence:
-            sys.stderr.write(f"veilnet {verb}: {sentence}\n")
-            sys.stderr.flush()
+        if not sentence:
+            return
+        now = time.time()
+        moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z"
+        level = "warning" if any(words in sentence for words in _WARNINGS) else "info"
+        if _log[0] == "json":
+            line = json.dumps(
+                {"time": moment, "level": level, "from": verb, "message": sentence}, ensure_ascii=False
+            )
+        else:
+            line = f"veilnet {verb}: {sentence}"
+            line = f"{moment} {level} {line}" if _log[0] == "text" else line
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
     return say
 
 
-def when_told_to_end() -> threading.Event:
+def stop_signal() -> threading.Event:
     """Set by the signals that end a service: SIGTERM, and Ctrl-C."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -35,8 +62,49 @@ def when_told_to_end() -> threading.Event:
     return ended
 
 
+class Ending:
+    """SIGTERM and Ctrl-C, within ``with``: waiting for readings ends at once, what is being done when it is done."""
+
+    def __init__(self) -> None:
+        self.asked = self._waits = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Ending:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, *_: object) -> None:
+        self.asked = True
+        if self._waits:
+            raise _EndedWaiting
+
+    def until(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The same blocks, until one is asked to end."""
+        coming = iter(blocks)
+        while True:
+            try:
+                self._waits = True
+                block = None if self.asked else next(coming, None)
+                self._waits = False
+            except _EndedWaiting:
+                return
+            if block is None:
+                return
+            yield block
+
+
+class _EndedWaiting(BaseException):
+    """Nothing is read any more."""
+
+
 def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block]:
-    """The same blocks, read on already until it is known how rows are told apart."""
+    """The same blocks, read on already until it is known how rows are identified."""
     first: list[Block] = []
     for block in blocks:
         first.append(block)

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from veilnet._core.errors import VeilnetError
 from veilnet.cli._command_line import option
+from veilnet.cli._shared import print_json, show
 
 if TYPE_CHECKING:
     from veilnet.cli._mosquitto import Broker
@@ -37,21 +38,19 @@ def command(
     Makes a certificate authority that is thrown away afterwards, starts Mosquitto on the loopback, a centre and an
     agent for each room, and stops all of them at the end. Neither a process nor a file of theirs stays.
     """
-    from veilnet.cli._shared import console, print_json
-
     with tempfile.TemporaryDirectory(prefix="veilnet-live-") as folder, ExitStack() as stack:
-        show = Show(Path(folder), stack, epochs, say=(lambda _: None) if json else console.print)
-        show.play(pace, kills=kills)
+        played = Show(Path(folder), stack, epochs, say=(lambda _: None) if json else show)
+        played.play(pace, kills=kills)
         if json:
-            print_json(show.summary())
+            print_json(played.summary())
         else:
-            show.conclude()
+            played.conclude()
 
 
 class Show:
     """One performance; everything it starts ends with the stack.
 
-    folder: where keys, stores and the plan are; say: how the audience is told.
+    folder: where keys, stores and the plan are; say: prints a line for the audience.
     """
 
     def __init__(self, folder: Path, stack: ExitStack, epochs: int, say: Any) -> None:
@@ -84,7 +83,7 @@ class Show:
         self._lines: queue.Queue[str] = queue.Queue()
         self._centre = self._start_centre()
         self._agents = {agent: self._start_agent(agent, begin=True) for agent in agents}
-        self._told: dict[str, int] = dict.fromkeys(agents, 0)
+        self._last_said: dict[str, int] = dict.fromkeys(agents, 0)
         self.estimates: dict[int, dict[str, Any]] = {}
 
     def play(self, pace: float, *, kills: bool) -> None:
@@ -114,12 +113,12 @@ class Show:
     def _feed(self, agent: str, epoch: int) -> None:
         into = self._agents[agent].stdin
         assert into is not None
-        if not self._told[agent]:
+        if not self._last_said[agent]:
             into.write(("row," + ",".join(self._plan.network.reading_names[agent]) + "\n").encode())
         row = self._readings[agent][epoch - 1]
         into.write((f"{epoch}," + ",".join(map(repr, row.tolist())) + "\n").encode())
         into.flush()
-        self._told[agent] = epoch
+        self._last_said[agent] = epoch
 
     def _kill_an_agent(self) -> None:
         agent = next(iter(self._agents))
@@ -127,7 +126,7 @@ class Show:
         self._agents[agent].kill()
         self._agents[agent].wait()
         self._agents[agent] = self._start_agent(agent, begin=False)
-        last, self._told[agent] = self._told[agent], 0
+        last, self._last_said[agent] = self._last_said[agent], 0
         for epoch in range(1, last + 1):  # a sensor's log, read again from its beginning
             self._feed(agent, epoch)
 

@@ -94,7 +94,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for whoever started it, who then stops it
+                start_new_session=True,  # Ctrl-C is for the process that started it, which then stops it
             )
         deadline = time.monotonic() + _PATIENCE
         while self._process.poll() is None and time.monotonic() < deadline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from inspect import signature
 
@@ -16,9 +16,18 @@ _ARGUMENT = re.compile(
 )
 
 
-def in_options(text: str, verb: str) -> str:
-    """A message of the library in the options of a verb, wherever it speaks of an argument that is one of them."""
+# The options in standard errors, which stand for arguments that have an option on the paper's scale too.
+_IN_STANDARD_ERRORS = {"privacy": "--private-error", "utility_loss": "--public-error"}
+
+
+def in_options(text: str, verb: str, typed: Iterable[str] = ()) -> str:
+    """A message of the library in the options of a verb, wherever it speaks of an argument that is one of them.
+
+    typed: the words after the verb; what the message is about is named as it was typed.
+    """
     known = options_of(verb)
+    given = {word.partition("=")[0] for word in typed}
+    asked = known | {name: each for name, each in _IN_STANDARD_ERRORS.items() if each in given}
 
     def as_typed(found: re.Match[str]) -> str:
         option = known.get(found["name"])
@@ -30,7 +39,7 @@ def in_options(text: str, verb: str) -> str:
     about, colon, rest = text.partition(":")
     names = about.split(" and ")
     if colon and all(name in known for name in names):
-        text = f"{' and '.join(known[name] for name in names)}:{rest}"
+        text = f"{' and '.join(asked[name] for name in names)}:{rest}"
     return _ARGUMENT.sub(as_typed, text)
 
 

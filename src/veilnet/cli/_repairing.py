@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilnet._core.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from veilnet.io.agent_store import AgentStore
     from veilnet.live.epochs import Epochs
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
 def repair(path: Path, agent: str, epochs: Epochs, *, confirmed: bool) -> int:
     """Set the store of an agent back to the present, once its owner has agreed; 1 where nothing was changed.
 
-    Any reading that was told while the clock was wrong was taken before now. So whatever was read until now is given
+    Any reading that was sent while the clock was wrong was taken before now. So whatever was read until now is given
     up, and no reading gets noise twice.
     """
-    from veilnet._core.errors import InvalidRequest
+    from veilnet._core.words import counted
     from veilnet.io.agent_store import CLOCKS_SET, AgentStore, moment
 
     now = time.time()
@@ -26,21 +28,21 @@ def repair(path: Path, agent: str, epochs: Epochs, *, confirmed: bool) -> int:
         raise InvalidRequest("--repair-clock: the clock of this machine was never set; set it first")
     with AgentStore(path, agent) as store:
         last = _present(store, epochs, now)
-        count, first, end = store.told_after(last)
+        count, first, end = store.sent_after(last)
         if last == store.last_epoch and store.clock <= now:
             sys.stderr.write(
                 "veilnet agent: nothing to repair: neither the last release nor its epoch is ahead of the clock, "
-                f"{moment(now)}; a wrong number of a row cannot be told from a right one: --begin another store, "
-                "for readings that were never told\n"
+                f"{moment(now)}; a wrong row number looks like a right one: --begin another store, "
+                "for readings that were never sent\n"
             )
             return 1
         lines = [f"The clock of this machine says {moment(now)}; it said {moment(store.clock)} at a release."]
         if last < store.last_epoch:
             lines += [
-                f"{count} epochs ahead of now were told, {first} to {end}. They stay told: no reading of them is "
-                "ever sent again.",
-                f"Readings up to epoch {last}, which is now, are given up, since some may have been told by the "
-                f"wrong clock; the last one told by the right one is {store.newest_until(last)}.",
+                f"{counted(count, 'epoch')} ahead of now, {first} to {end}: sent by the wrong clock. No reading of "
+                "them is ever sent again.",
+                f"Readings up to epoch {last}, which is now, are given up, since some may have been sent by the "
+                f"wrong clock; the last one sent by the right one is {store.newest_until(last)}.",
                 "A memory of the readings before is given up, too.",
             ]
         else:
@@ -65,7 +67,6 @@ def _agrees(question: str) -> bool:
 
 def _present(store: AgentStore, epochs: Epochs, now: float) -> int:
     """The last epoch that a reading taken until now can be of, or the last one taken if that is earlier."""
-    from veilnet._core.errors import InvalidRequest
     from veilnet.live.epochs import NUMBERED
 
     style = epochs.style_in(store.epochs)
@@ -77,6 +78,6 @@ def _present(store: AgentStore, epochs: Epochs, now: float) -> int:
     if style == "seconds" and right > 0 and epochs.seconds(right) < NUMBERED:
         raise InvalidRequest(
             f"{store.path}: its seconds are not counted from 1970, so nothing tells which epoch is now; --begin "
-            "another store, for readings that were never told"
+            "another store, for readings that were never sent"
         )
     return epochs.at(now, style)

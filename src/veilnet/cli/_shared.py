@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,25 +28,6 @@ _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
 
 _Read = TypeVar("_Read")
-
-if TYPE_CHECKING:
-    console: Console
-
-
-def __getattr__(name: str) -> Any:
-    """``console``, made when first imported: verbs that print no tables do not load rich."""
-    if name != "console":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rich.console import Console
-
-    # Markup is off: names come from the user's files and may contain brackets. Use styles or rich.text.Text.
-    globals()["console"] = made = Console(
-        markup=False,
-        highlight=False,
-        emoji=False,
-        width=None if sys.stdout is not None and sys.stdout.isatty() else _PIPE_WIDTH,
-    )
-    return made
 
 
 def fraction(text: str, option: str) -> float:
@@ -215,9 +197,18 @@ def check_file(path: Path | None) -> None:
 
 def check_plot(path: Path | None) -> None:
     """An error for a plot that could not be drawn or written, before anything is computed for it."""
-    if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise InvalidRequest(f"{path}: expected a plot ending in .svg, .png or .pdf; choose another name")
+    if path is not None and path.suffix.lower() != ".svg":
+        raise InvalidRequest(f"{path}: expected a picture ending in .svg; choose another name")
     check_file(path)
+
+
+def write_plot(path: Path | None, kind: str, what: Any) -> None:
+    """Write a picture of :mod:`veilnet.report.plots`, where one was asked for; kind: errors, frontier, ..."""
+    if path is not None:
+        from veilnet.io._atomic import write_text
+        from veilnet.report import plots
+
+        write_text(path, getattr(plots, f"{kind}_plot")(what))
 
 
 def refuse_without_ledger(ledger: Path | None, **compared: object) -> None:
@@ -229,15 +220,36 @@ def refuse_without_ledger(ledger: Path | None, **compared: object) -> None:
             )
 
 
+@cache
+def _console() -> Console:
+    from rich.console import Console
+
+    # Markup is off: names come from the user's files and may contain brackets. Use styles or rich.text.Text.
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console(markup=False, highlight=False, emoji=False, width=None if is_terminal else _PIPE_WIDTH)
+
+
+def show(*what: object, **how: Any) -> None:
+    """Print a table, or a sentence whose lines are broken to fit the screen; how: as rich's ``Console.print``."""
+    _console().print(*what, **how)
+
+
 def tell(sentence: object) -> None:
     """Print a sentence as it is, however long its lines: what reads it, a terminal or a program, breaks them."""
     sys.stdout.write(f"{sentence}\n")
 
 
+def tell_next(*words: object) -> None:
+    """The command to go on with."""
+    import shlex
+
+    tell(f"Next:\n  veilnet {' '.join(shlex.quote(str(word)) for word in words)}")
+
+
 def tell_address(address: str) -> None:
     """Where a browser finds what was started here."""
     tell(f"Open this address in a browser on this machine (it works once):\n\n  {address}\n\nCtrl-C ends it.")
-    sys.stdout.flush()  # whoever reads it through a pipe waits for the address
+    sys.stdout.flush()  # a reader at a pipe waits for the address
 
 
 def microseconds(text: str | None, option: str) -> int:
@@ -266,7 +278,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     from rich.text import Text
 
     kept = [list(row) for row in rows]
-    result = Table(title=None if title is None else Text(title), title_justify="left")
+    result = Table(
+        title=None if title is None else Text(title),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
     for position, heading in enumerate(columns):
         numeric = bool(kept) and all(_is_number(row[position]) for row in kept)
         result.add_column(Text(heading), justify="right" if numeric else "left")
@@ -340,7 +358,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Steps]:
 
 
 def _may_draw() -> bool:
-    """Whether standard error can be a terminal for rich, told without loading it."""
+    """Whether standard error can be a terminal for rich, found without loading it."""
     return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet.symbols.agent_files import is_symbol_file
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.validation import refuse_unknown
+from veilnet._core.words import three_digits
+from veilnet.cli._lines import speaker
+from veilnet.cli._shared import amounts, fraction, print_json, progress, show, table, tell
+from veilnet.io._atomic import replacing
+from veilnet.io.streams import format_for
+from veilnet.symbols.agent_files import agent_from_bytes, is_symbol_file
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array, Integers
     from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.auditing.row import Row
     from veilnet.io.acceptance import PlanFile
     from veilnet.io.merging import Alignment, Rows
     from veilnet.io.row_keys import RowKey
@@ -46,8 +55,6 @@ def fit_symbols(
     json: bool,
 ) -> None:
     """Learn a plan of symbols, and save it; ``given`` are options of :func:`veilnet.learn_symbols`, None left out."""
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import amounts, fraction, print_json, progress, tell
     from veilnet.symbols.learning import learn_symbols
 
     if len(public) != 1:
@@ -85,8 +92,6 @@ def fit_symbols(
 
 def _other_choices(plan: SymbolPlan) -> str:
     """What another --guessed would give, as far as the rows that learned let expect."""
-    from veilnet._core.words import three_digits
-
     name = next(iter(plan.certificate))
     said = [f"{three_digits(each)} ({three_digits(score)})" for score, each, *_ in plan.curve.tolist()]
     return (
@@ -112,8 +117,6 @@ def unconfirmed(folder: Path) -> tuple[SymbolPlan | None, list[str]]:
 
 def verify_symbols(folder: Path, *, json: bool) -> int:
     """Recompute every certificate from its counts, and compare agents' and centre's files with the plan."""
-    from veilnet.cli._shared import print_json, tell
-
     plan, reasons = unconfirmed(folder)
     if json:
         promised = {name: _figures(each) for name, each in plan.certificate.items()} if plan else None
@@ -129,9 +132,6 @@ def inspect_symbols(
     path: Path, content: bytes, known: Mapping[str, Any], distrust: str, *, json: bool
 ) -> None:
     """What an agent of symbols says, in words, beside what is known of its file."""
-    from veilnet.cli._shared import print_json, tell
-    from veilnet.symbols.agent_files import agent_from_bytes
-
     agent, plan = agent_from_bytes(content, path)
     if json:
         names = ("agent", "symbols", "meanings", "keep", "epsilon", "window")
@@ -150,7 +150,6 @@ def runnable(file: PlanFile, content: bytes) -> tuple[Sanitizer | SymbolAgent, s
     Of a signed file of symbols it is remembered which version was run; no older one is run after it.
     """
     from veilnet.io.sanitizer_files import sanitizer_from_bytes
-    from veilnet.symbols.agent_files import agent_from_bytes
 
     read: Any = agent_from_bytes if is_symbol_file(content) else sanitizer_from_bytes
     found, plan, signed = file.runnable(content, read)
@@ -159,8 +158,6 @@ def runnable(file: PlanFile, content: bytes) -> tuple[Sanitizer | SymbolAgent, s
 
 def refuse_other(options: Mapping[str, Any]) -> None:
     """Refuse options that have no meaning for plans of symbols."""
-    from veilnet._core.errors import InvalidRequest
-
     given = [name for name, value in options.items() if value]
     if given:
         raise InvalidRequest(f"{given[0]}: not for a plan of symbols; leave it out")
@@ -175,12 +172,9 @@ def fuse_symbols(
 ) -> int:
     """Estimate the public quantity in every row that some agent sent, and watch the law of what is sent.
 
-    merged: opens the messages of (agent -> how many numbers it sends, the plan's id, who is told of bad lines).
+    merged: opens the messages of (agent -> how many numbers it sends, the plan's id, who is called for bad lines).
     """
-    from veilnet.cli._lines import speaker
-    from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import csv_lines
-    from veilnet.io.streams import format_for
     from veilnet.symbols.drift import symbol_drift
     from veilnet.symbols.files import read_centre
 
@@ -212,14 +206,14 @@ def fuse_symbols(
     return 1 if bad or changed else 0
 
 
-def _lines(kind: str, public: str, rows: Rows, told: SymbolEstimate, key: RowKey) -> bytes:
+def _lines(kind: str, public: str, rows: Rows, fused: SymbolEstimate, key: RowKey) -> bytes:
     """A line for each row: the public value, how sure, and who is missing."""
     from veilnet.io.estimate_files import csv_lines
 
     chances = [None] * len(rows)
-    if told.probabilities is not None:
-        chances = told.probabilities.max(axis=1).round(4).tolist()
-    found = list(zip(rows.tolist(), told.public.tolist(), chances, told.missing, strict=True))
+    if fused.probabilities is not None:
+        chances = fused.probabilities.max(axis=1).round(4).tolist()
+    found = list(zip(rows.tolist(), fused.public.tolist(), chances, fused.missing, strict=True))
     if kind == "csv":
         return csv_lines(
             [key.text(row), str(value), "" if chance is None else str(chance), ";".join(gone)]
@@ -243,28 +237,65 @@ def _symbols_of(messages: Mapping[str, Array], centre: SymbolCentre) -> dict[str
     return found
 
 
-def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> int:
-    """Attackers that learn from what agents send of a table; they must stay under the certificate."""
-    from veilnet._core.errors import InvalidRequest
-    from veilnet._core.words import three_digits
-    from veilnet.cli._shared import console, print_json, table, tell
+def audit_symbols(
+    folder: Path, data: Path | None, seed: int, commands: Mapping[str, str], *, json: bool
+) -> int:
+    """Attackers that learn from what agents send of a table must stay under the certificate.
+
+    commands: agent -> program that runs there, which must send what the plan says; these alone without a table.
+    """
     from veilnet.symbols.attackers import attack
     from veilnet.symbols.plan import SymbolPlan
 
-    if data is None:
+    if data is None and not commands:
         raise InvalidRequest(
             "--data: attackers on symbols learn from a table; give one the plan did not learn from"
         )
     plan = SymbolPlan.load(folder)
-    found, drift = attack(plan, data, seed=seed), plan.drift(plan.send(data))
-    holds = all(
-        each.ok is not False for each in found
-    )  # some one-row attack was tried, or attack() had refused
-    ok = holds and not drift.changed
+    programs = _programs(plan, commands, seed)
+    ok = all(row.verdict != "fail" for _, row in programs)
+    shown: dict[str, Any] = {"programs": [{"agent": agent, **asdict(row)} for agent, row in programs]}
+    if not json:
+        tell(plan)
+        _tell_programs(programs)
+    if data is not None:
+        found, drift = attack(plan, data, seed=seed), plan.drift(plan.send(data))
+        # some one-row attack was tried, or attack() had refused
+        holds = all(each.ok is not False for each in found)
+        ok = ok and holds and not drift.changed
+        shown |= {"attacks": found, "drift": drift}
+        if not json:
+            _tell_attacks(found, drift, holds)
     if json:
-        print_json({"ok": ok, "attacks": found, "drift": drift})
-        return 0 if ok else 1
-    tell(plan)
+        print_json({"ok": ok, **shown})
+    return 0 if ok else 1
+
+
+def _programs(plan: SymbolPlan, commands: Mapping[str, str], seed: int) -> list[tuple[str, Row]]:
+    """What programs of agents do, beside the plan."""
+    from veilnet.auditing.deployed.commands import CommandMechanism
+    from veilnet.auditing.deployed.symbols import program_rows
+
+    refuse_unknown(commands, plan.agents, "--run", error=InvalidRequest)
+    return [
+        (agent, row)
+        for agent, command in commands.items()
+        for row in program_rows(plan.agents[agent], CommandMechanism(command, plan.agents[agent].names), seed)
+    ]
+
+
+def _tell_programs(programs: Sequence[tuple[str, Row]]) -> None:
+    if not programs:
+        return
+    cells = [[agent, row.what, *row.cells.values()] for agent, row in programs]
+    show(table(["agent", "what", *programs[0][1].cells], cells))
+    wrong = [row.why for _, row in programs if row.verdict == "fail"]
+    for why in wrong:
+        tell(why)
+    tell("NOT as planned: a program does something else." if wrong else "The programs do what the plan says.")
+
+
+def _tell_attacks(found: Sequence[Any], drift: Any, holds: bool) -> None:
     shown = [
         [
             each.private,
@@ -276,12 +307,11 @@ def audit_symbols(folder: Path, data: Path | None, seed: int, *, json: bool) -> 
         ]
         for each in found
     ]
-    console.print(table(["private", "rows", "attacker", "reaches", "promised", "holds"], shown))
+    show(table(["private", "rows", "attacker", "reaches", "promised", "holds"], shown))
     tell("Of several rows of one value nothing is promised: the lines show how evidence adds up.")
     tell(drift)
     broken = "NOT as promised: an attacker breaks the certificate."
     tell("No attacker breaks the certificate." if holds else broken)
-    return 0 if ok else 1
 
 
 def _figures(certificate: Any) -> dict[str, Any]:

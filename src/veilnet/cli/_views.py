@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from veilnet._core.words import number, percent
-from veilnet.cli._shared import table
+from veilnet.cli._shared import show, table
 from veilnet.plans.in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ def check_rows(checks: Sequence[Check], public: str) -> list[list[object]]:
         ]
         for check in checks
     ]
+
+
+def paper_line(utility: float, privacy: Mapping[str, float]) -> str:
+    """The paper's u and p, on one line."""
+    each = ", ".join(f"{name} {number(value)}" for name, value in privacy.items())
+    return f"Paper's scale (growth of error variances): u = {number(utility)}; p: {each}."
 
 
 def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
@@ -106,12 +112,11 @@ def _sent_and_raw(found: Detectability) -> dict[str, dict[str, float]]:
 
 def show_centre(status: Any) -> None:
     """How a live centre is doing, and each of its agents."""
-    from veilnet.cli._shared import console
     from veilnet.live.intake import NOT_USED
     from veilnet.live.showing import void
 
     revised = status.estimates - status.epochs
-    console.print(
+    show(
         f"{status.epochs} epochs estimated up to {status.newest}, {revised} revisions; "
         f"{len(status.plans)} plan{'s' if len(status.plans) > 1 else ''}, the newest {status.plans[-1][:16]}."
         if status.plans
@@ -123,12 +128,12 @@ def show_centre(status: Any) -> None:
          each.refused]
         for each in status.agents
     ]  # fmt: skip
-    console.print(table(columns, rows))
+    show(table(columns, rows))
     for (agent, reason), count in status.refusals.items():
         did = "Did not use" if reason in NOT_USED else "Refused"
-        console.print(f"{did} {count} on the topic of {agent or 'nobody'}: {reason}.")
+        show(f"{did} {count} on the topic of {agent or 'nobody'}: {reason}.")
     if status.drifted:
-        console.print(void(status.drifted))
+        show(void(status.drifted))
 
 
 def _ago(heard: float) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, ROOT, TRUST, argument, option
-from veilnet.cli._lines import speaker
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, LOG, METRICS, ROOT, TRUST, argument, option
+from veilnet.cli._lines import Ending, log_as, speaker, with_first
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from veilnet.io.agent_ledger import Ledger
     from veilnet.io.agent_store import AgentStore
     from veilnet.io.row_keys import RowKey
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from veilnet.live.topics import Topics
 
 _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
+_GOODBYE = 5.0  # seconds that the centre may take when a signal ends the agent
 _say = speaker("agent")
 
 
@@ -76,20 +81,22 @@ def command(
     repair_clock: bool = _REPAIR_CLOCK,
     confirm: bool = option("--confirm", "With --repair-clock: give up what it says without asking."),
     budget: int | None = _BUDGET,
-    format: str | None = option("--format", "csv or jsonl; told from the name."),
+    format: str | None = option("--format", "csv or jsonl; default: by the file name."),
     header: bool | None = HEADER,
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
     root: str = ROOT,
     wait: float = _WAIT,
     patience: float | None = _PATIENCE,
+    metrics: str | None = METRICS,
+    log: Literal["text", "json"] | None = LOG,
 ) -> int:
     """Sanitize an agent's readings as they come, and send them until the centre has them.
 
     Each reading is sanitized once, whatever is killed when: its sequence number is on the disk before noise is drawn,
     the message before it is sent, and the very same message is sent until the centre acknowledges it. Readings tell
     their epoch by a column "row", or by a time: the plan (or --step) says how long an epoch takes. A reading that may
-    not be released, or that was lost with a process killed in between, is told as missed, and nothing else of it.
+    not be released, or that was lost with a process killed in between, is reported as missed, with nothing else.
 
     Sensors that speak MQTT already (Zigbee2MQTT, Tasmota, plain numbers) are read from their own broker: --source.
 
@@ -100,7 +107,6 @@ def command(
 
     Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
     """
-    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._repairing import repair
     from veilnet.io.agent_store import AgentStore
     from veilnet.io.streams import source_of
@@ -110,6 +116,7 @@ def command(
     from veilnet.live.seals import agent_seal
     from veilnet.live.topics import Topics
 
+    log_as(log)
     if readings_in is not None and not (readings_in.is_file() or readings_in.is_fifo()):
         raise InvalidRequest(f"--in: {readings_in}: no such file or pipe; check the name and the folder")
     address, topics = read_address(broker), Topics(root)
@@ -135,22 +142,24 @@ def command(
             "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
         )
     with AgentStore(where, name) as kept:
-        link, rounds = _link(kept, seal, plans, topics, credentials, address, wait)
+        sender, rounds = _link(kept, seal, plans, topics, credentials, address, wait)
         plans.agent = agent = LiveAgent(kept, seal, plans.sanitizer, plans.plan, rounds=rounds)
         for epoch in agent.recover():
-            _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
-        sender = link
+            _say(f"epoch {epoch}: a run was ended while it was sanitized; it is reported as missed")
         sender.start()
         try:
-            is_complete = _feed(readings, plans, agent, sender)
+            with (ending := Ending()), _measured(metrics, plans, sender, where, kept, credentials):
+                is_complete = _feed(readings, plans, agent, sender, ending)
         finally:
+            if ending.asked:
+                patience = min(_GOODBYE, patience or _GOODBYE)
             try:
                 arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
             finally:
                 sender.stop()
                 ledger = kept.ledger()
     _conclude(ledger, where if not arrived else None)
-    return 0 if is_complete and arrived else 1
+    return 0 if ending.asked or (is_complete and arrived) else 1
 
 
 def _sensor_rows(
@@ -161,7 +170,6 @@ def _sensor_rows(
     elsewhere: whether options for readings from a file were given too.
     """
     from veilnet._core.durations import read_step
-    from veilnet._core.errors import InvalidRequest
     from veilnet.live.sensors import SensorRows, read_sensors
 
     if elsewhere:
@@ -195,17 +203,45 @@ def _link(
     wait: float,
 ) -> tuple[Sender, SumRounds | None]:
     """What brings messages to the broker, and the agent's part in the rounds of a sum where there is one."""
-    from veilnet.io.outbox import SHORT
     from veilnet.live.sending import Sender
-    from veilnet.live.sum_rounds import SumLink
-    from veilnet.sums.terms import Terms
 
     summed = getattr(plans.sanitizer, "summed", None)
     if summed is None:
         return Sender(store, seal, topics, credentials, address, _say), None
+
+    from veilnet.io.outbox import SHORT
+    from veilnet.live.sum_rounds import SumLink
+    from veilnet.sums.terms import Terms
+
     terms = Terms(plans.plan[:SHORT], summed, plans.sanitizer.sent)
     link = SumLink(store, seal, terms, topics, credentials, address, wait, _say)
     return link, link.rounds
+
+
+@contextmanager
+def _measured(
+    place: str | None, plans: _Plans, sender: Sender, where: Path, store: AgentStore, credentials: Credentials
+) -> Iterator[None]:
+    """Answer for metrics and health, where that was asked for."""
+    from veilnet.live.metrics import Families, MetricsServer, of_agent, of_service
+
+    def families() -> Families:
+        common = of_service(where, sender.is_connected, credentials.expires(), plans.until(), store.clock)
+        return [*common, *of_agent(store.ledger())]
+
+    def quiet() -> float | None:
+        step = plans.epochs.step
+        return None if step is None else 3.0 * step
+
+    if place is None:
+        yield
+        return
+    server = MetricsServer(place, families, quiet).start()
+    _say(f"metrics at {server.address}")
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def _conclude(ledger: Ledger, where: Path | None) -> None:
@@ -255,7 +291,6 @@ class _Plans:
         self.watch = PlanWatch(self._gate, self._take_up, _say)
 
     def _take_up(self, content: bytes) -> None:
-        from veilnet._core.errors import InvalidPlan
         from veilnet.cli._symbols import runnable
         from veilnet.live.epochs import epochs_of
 
@@ -270,10 +305,12 @@ class _Plans:
         self.agent.take_up(new, plan)
         self.epochs, self._statement = counted, statement
 
+    def until(self) -> datetime | None:
+        """Until when the plan may be run; None where it is not signed."""
+        return None if self._statement is None else self._statement.until()
+
     def check(self) -> None:
         """An error where what was signed of the plan that counts does not hold any more."""
-        from veilnet._core.errors import InvalidPlan
-
         complaint = None if self._statement is None else self._statement.complaint()
         if complaint:
             raise InvalidPlan(f"{self.file}: nothing more is sent: {complaint}")
@@ -300,14 +337,12 @@ class _Readings:
 
     @property
     def key(self) -> RowKey:
-        """How rows are told."""
+        """How rows are identified."""
         from veilnet.io.row_keys import COUNTED
 
         return self._reader.key or COUNTED
 
     def __iter__(self) -> Iterator[Block]:
-        from veilnet.cli._lines import with_first
-
         return with_first(self._blocks, self._reader)
 
     def check_first(self) -> None:
@@ -329,7 +364,6 @@ class _Readings:
 
     def check(self) -> None:
         """An error where nothing tells which readings these are."""
-        from veilnet._core.errors import InvalidRequest
         from veilnet.io.row_keys import COUNTED
 
         self.plans.epochs.check(self.key)
@@ -340,8 +374,8 @@ class _Readings:
             )
 
 
-def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) -> bool:
-    """Whether all readings were told; a new plan is taken up between two blocks of them."""
+def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, ending: Ending) -> bool:
+    """Whether all readings were sent; a new plan is taken up between two blocks of them."""
     from veilnet.live.agent import Exhausted
     from veilnet.live.feeding import feed
     from veilnet.review.lattice_watch import LatticeWatch
@@ -350,7 +384,7 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) 
     lattice = LatticeWatch(agent.sanitizer)
     missed = 0
     try:
-        for block in readings:
+        for block in ending.until(readings):
             if plans.watch.check():
                 _say(f"a new version of the plan is taken up: {agent.plan}")
                 lattice = LatticeWatch(agent.sanitizer)

@@ -6,7 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import HEAD, argument, option
+import veilnet as vn
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet.cli._command_line import ACCEPT, HEAD, PLOT, VERBOSE, argument, option
+from veilnet.cli._shared import (
+    amounts,
+    check_file,
+    check_plot,
+    fraction,
+    json_text,
+    print_json,
+    progress,
+    refuse_without_ledger,
+    show,
+    table,
+    tell,
+    write_plot,
+)
+from veilnet.model.doubts import accepted, doubt_notes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,27 +32,24 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 _MODEL_ERROR = "5%"
-
-_ACCEPT = option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat).")
+_DATA = option(
+    "--data",
+    "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
+)
+_TRAIN = option(
+    "--train",
+    "The log of the fit, which attackers learn from; without it they learn from stretches of --data.",
+)
+_TIME = option("--time", "The column of times in both: numbers rows by the plan's step, finds gaps.")
+_DEPLOYED = option("--deployed", "Folder of the agent files really in use; the plan's when left out.")
 
 
 def command(
     plan: Path = argument("The folder of a saved plan."),
-    data: Path | None = option(
-        "--data",
-        "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
-    ),
-    train: Path | None = option(
-        "--train",
-        "The log of the fit, which attackers learn from; without it they learn from stretches of --data.",
-    ),
-    time: str | None = option(
-        "--time",
-        "The column of both that tells when rows were read: numbers them by the plan's step, finds gaps.",
-    ),
-    deployed: Path | None = option(
-        "--deployed", "Folder of the agent files really in use; the plan's when left out."
-    ),
+    data: Path | None = _DATA,
+    train: Path | None = _TRAIN,
+    time: str | None = _TIME,
+    deployed: Path | None = _DEPLOYED,
     run: list[str] | None = option(
         "--run", "agent=command that is really run: readings as CSV in, messages out (repeat)."
     ),
@@ -57,10 +71,11 @@ def command(
         "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
         "dropout, baselines, 'differential privacy', ledger.",
     ),
-    accept: list[str] | None = _ACCEPT,
+    accept: list[str] | None = ACCEPT,
     quick: bool = option("--quick", "Fewer rows and attackers."),
+    plot: Path | None = PLOT,
     seed: int = option("--seed", "Simulation seed.", at_least=0, default=0),
-    verbose: bool = option("--verbose", "Show every row, not only those that do not hold."),
+    verbose: bool = VERBOSE,
     json: bool = option("--json", "Answer in JSON, with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
@@ -69,20 +84,18 @@ def command(
     when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 1: something is broken.
     The chance of a false alarm is at most 1e-6 on simulated rows, and about 1 % on your --data.
     """
-    import veilnet as vn
-    from veilnet.cli._shared import amounts, check_file, fraction, progress, refuse_without_ledger
     from veilnet.cli._symbols import audit_symbols, is_symbols, refuse_other
-    from veilnet.model.doubts import accepted
 
     check_file(out)
+    check_plot(plot)
     if is_symbols(plan):
         other = {
-            "--train": train, "--time": time, "--deployed": deployed, "--run": run, "--colluding": colluding,
+            "--train": train, "--time": time, "--deployed": deployed, "--colluding": colluding,
             "--releases": releases, "--least-privacy": least_privacy, "--ledger": ledger, "--only": only,
-            "--accept": accept, "--out": out,
+            "--accept": accept, "--out": out, "--plot": plot,
         }  # fmt: skip
         refuse_other(other)
-        return audit_symbols(plan, data, seed, json=json)
+        return audit_symbols(plan, data, seed, _commands(run), json=json)
     refuse_without_ledger(ledger, head=head, released=released)
     what_if = vn.WhatIf(
         agents_colluding=colluding,
@@ -104,6 +117,7 @@ def command(
             only=only or None,
             progress=lambda _what, part: steps.update(part),
         )
+    write_plot(plot, "audit", report.rows)
     return tell_report(replace(report, doubts=doubts), out, whole=verbose or bool(only), json=json)
 
 
@@ -114,42 +128,39 @@ def tell_report(report: AuditReport, out: Path | None, *, whole: bool, json: boo
     """
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
-    from veilnet.cli._shared import console, json_text, print_json, table, tell
     from veilnet.io._atomic import write_text
-    from veilnet.model.doubts import doubt_notes
 
     if out is not None:
         write_text(out, json_text(report.to_dict()))
     if json:
         print_json(report.to_dict())
     else:
+        tell(report.headline())
         if not whole:
-            console.print(_counts(report))
+            show(_counts(report))
         odd = (*report.failed, *report.unclear)
         for section, headings, cells in shown_tables(report.rows if whole else odd):
             if section and not whole:
-                console.print(section, style="bold")
+                show(section, style="bold")
             elif section:
-                console.print(section, style="bold")
+                show(section, style="bold")
                 for sentence in introduction(section):
                     tell(sentence)
-            console.print(table(headings, cells))
+            show(table(headings, cells))
         for remark in report.remarks():
             tell(remark)
         for note in doubt_notes(report.doubts):
             tell(note)
         tell(report.assurance())
-        tell(report.headline())
-        tell(report.conclusion())
+        for sentence in [report.conclusion()] if whole else report.still_open():
+            tell(sentence)
         if not whole:
-            tell("--verbose shows every row.")
+            tell("-v shows every row.")
     return 0 if report.ok else 1
 
 
 def _counts(report: AuditReport) -> Table:
     """How the rows of each section ended."""
-    from veilnet.cli._shared import table
-
     ends = {
         "holds": ("ok",),
         "cannot tell": ("cannot tell",),
@@ -166,23 +177,29 @@ def _counts(report: AuditReport) -> Table:
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:
     """What is deployed: files of a folder (or the plan's), and commands in place of some."""
-    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.deployed.commands import CommandMechanism
 
     if folder is None and not commands:
         return None
     found: dict[str, Any] = dict(plan.sanitizers) if folder is None else _deployed(plan, folder)
-    for item in commands or []:
+    for agent, command in _commands(commands).items():
+        found[agent] = CommandMechanism(command, plan.network.reading_names.get(agent, ()))
+    return found
+
+
+def _commands(given: list[str] | None) -> dict[str, str]:
+    """agent -> command of --run."""
+    found = {}
+    for item in given or []:
         agent, equals, command = item.partition("=")
         if not equals:
             raise InvalidRequest(f"--run: expected agent=command, found {item!r}")
-        found[agent] = CommandMechanism(command, plan.network.reading_names.get(agent, ()))
+        found[agent] = command
     return found
 
 
 def _deployed(plan: Plan, folder: Path) -> dict[str, Any]:
     """The agent files in a folder. One that cannot be read is deployed all the same: it fails the audit."""
-    from veilnet._core.errors import InvalidPlan, VeilnetError
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.plan_files import file_names
 

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+import threading
 import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from veilnet.cli._command_line import ACCEPTED, BROKER, GATE, KEEP, ROOT, TRUST, argument, option
-from veilnet.cli._lines import speaker, when_told_to_end
+from veilnet._core.errors import InvalidRequest
+from veilnet.cli._command_line import (
+    ACCEPTED,
+    BROKER,
+    GATE,
+    KEEP,
+    LOG,
+    METRICS,
+    ROOT,
+    TRUST,
+    argument,
+    option,
+)
+from veilnet.cli._lines import log_as, speaker, stop_signal
+from veilnet.cli._shared import microseconds
 
 if TYPE_CHECKING:
     from veilnet.io.acceptance import PlanFile
+    from veilnet.io.statements import Statement
     from veilnet.live.centre import Centre, Estimated
+    from veilnet.live.centre_store import CentreStore
+    from veilnet.live.connecting import Address
+    from veilnet.live.connection import Connection
     from veilnet.live.keys import Credentials
     from veilnet.live.messages import Seal
+    from veilnet.live.metrics import Families
     from veilnet.live.neighbours import Neighbours
     from veilnet.live.receiving import Receiver
+    from veilnet.live.standby import Said
+    from veilnet.live.topics import Topics
 
+_FULL = 2.0  # seconds between looks whether a full disk has room
 _say = speaker("center")
 
 
@@ -39,14 +63,27 @@ def command(
     gate: float | None = GATE,
     no_gate: bool = option("--no-gate", "Use messages without testing them against the model."),
     keep: bool = KEEP,
-    metrics: int | None = option(
-        "--metrics", "Port on the loopback for Prometheus; 0 for any.", at_least=0, at_most=65535
+    keep_days: int | None = option(
+        "--keep-days", "Forget epochs that were estimated so many days ago; never if left out.", at_least=1
     ),
+    metrics: str | None = METRICS,
+    log: Literal["text", "json"] | None = LOG,
     trust: str | None = TRUST,
     home_assistant: bool = option(
         "--home-assistant", "Describe the estimates to Home Assistant, on the broker."
     ),
+    name: str = option("--name", "The network's name in Home Assistant; the root if left out.", default=""),
     influx: bool = option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf."),
+    backfill: list[str] | None = option(
+        "--backfill",
+        "Publish the estimates of these epochs (or times, 2026-11-18T09:00) once more, as history, and end.",
+        metavar="FROM TO",
+        values=2,
+    ),
+    take_over: bool = option(
+        "--take-over",
+        "Lead though the centre that this one followed may know more; only if it never comes back.",
+    ),
     accepted: Path | None = ACCEPTED,
     root: str = ROOT,
     quiet: bool = option("--quiet", "Do not print estimates."),
@@ -54,8 +91,8 @@ def command(
 ) -> int:
     """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
 
-    Every message is kept once and committed before it is acknowledged. An epoch is estimated when all agents have
-    told it, or --wait after its first message if a quorum has; a message that comes later revises it. Agents that did
+    Every message is kept once and committed before it is acknowledged. An epoch is estimated once all agents
+    reported, or --wait after its first message if a quorum has; a later message revises it. Agents that did
     not send are named, and so are those whose messages contradict the model, which are left out. What is refused
     (unknown agents, forged, changed or malformed messages, other plans) is counted and said, without its content, and
     ends nothing.
@@ -64,49 +101,39 @@ def command(
     their agent does not send by the new one.
     """
     from veilnet import __version__
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import microseconds
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import PlanFile
-    from veilnet.live.centre import USUAL_GATE, Centre
+    from veilnet.live.centre import USUAL_GATE
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
     from veilnet.live.neighbours import Neighbours
-    from veilnet.live.receiving import Receiver
     from veilnet.live.topics import Topics
 
+    log_as(log)
     address, topics, waiting = read_address(broker), Topics(root), microseconds(wait, "--wait") / 1e6
     file = PlanFile(center, trust, accepted)
-    content, _, _ = file.runnable(sealed_bytes(center), _unread)
+    content, _, signed = file.runnable(sealed_bytes(center), _unread)
     if no_gate and (keep or gate is not None):
         raise InvalidRequest("--no-gate: nothing is tested then; leave --gate and --keep out")
     if keep or gate is not None:
         _refuse_untestable(content, center, "--keep" if gate is None else "--gate")
     credentials = Credentials(cert)
-    seals: dict[str, Seal] = {}
+    neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx, name)
+    options = {
+        "wait": waiting, "gate": None if no_gate else gate or USUAL_GATE, "keep": keep, "quorum": quorum,
+        "step": step,
+    }  # fmt: skip
+    show = "" if quiet else "json" if json else "lines"
     with CentreStore(out) as store:
-        centre = Centre(
-            store, seals, topics, wait=waiting, gate=None if no_gate else gate or USUAL_GATE, keep=keep,
-            quorum=quorum, step=step,
-        )  # fmt: skip
-        neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)
-        service = _Service(
-            file, centre, seals, credentials, neighbours, "" if quiet else "json" if json else "lines"
-        )
-        service.take_up(content)
-        neighbours.meet(centre.fusion)
-        receiver = Receiver(
-            centre, seals, topics, credentials, address,
-            say=_say, estimated=service.shown, idle=service.look_around, neighbours=neighbours,
-        )  # fmt: skip
-        service.run(receiver, metrics)
-    return 0
+        service = _Service(file, store, topics, options, credentials, neighbours, show)
+        service.take_up(content, signed)
+        service.keep_days = keep_days
+        return service.serve(address, backfill, metrics, take_over=take_over)
 
 
 def _refuse_untestable(content: bytes, center: Path, option: str) -> None:
-    from veilnet._core.errors import InvalidRequest
     from veilnet.live.fusions import fusion_of
 
     if fusion_of(content, center, gate=0.5).gate is None:
@@ -128,39 +155,125 @@ class _Service:
     def __init__(
         self,
         file: PlanFile,
-        centre: Centre,
-        seals: dict[str, Seal],
+        store: CentreStore,
+        topics: Topics,
+        options: dict[str, Any],
         credentials: Credentials,
         neighbours: Neighbours,
         show: str,
     ) -> None:
         from veilnet.live.plan_watch import PlanWatch
 
-        self._file, self._centre, self._seals, self._credentials = file, centre, seals, credentials
-        self._neighbours, self._show = neighbours, show
+        self._file, self._store, self._topics, self._options = file, store, topics, options
+        self._credentials, self._neighbours, self._show = credentials, neighbours, show
+        self._seals: dict[str, Seal] = {}
+        self._begin()
         self._watch = PlanWatch(file, self._roll_over, _say)
-        self._refusals = _Refusals(centre)
-        self._looked = 0.0
+        self._looked = self._forgot = 0.0
+        self.keep_days: int | None = None
         self._receiver: Receiver | None = None
+        self._connection: Connection | None = None  # this one's, or that of a standby
+        self._taken_up = b""
 
-    def take_up(self, content: bytes) -> bool:
+    def _begin(self) -> None:
+        """A centre from what the store holds."""
+        from veilnet.live.centre import Centre
+
+        self._centre = Centre(self._store, self._seals, self._topics, **self._options)
+        self._refusals = _Refusals(self._centre)
+
+    def serve(
+        self, address: Address, backfill: list[str] | None, metrics: str | None, *, take_over: bool
+    ) -> int:
+        """Wait until this centre is the one, and be it; where its store cannot be written, wait until it can."""
+        from veilnet._core.errors import Unwritable
+
+        stop = stop_signal()
+        with self._measured(metrics if backfill is None else None):
+            while True:
+                try:
+                    return self._serve(stop, address, backfill, take_over=take_over)
+                except Unwritable as error:
+                    _say(
+                        f"{error}. Make room: it goes on by itself, and agents keep what was not acknowledged"
+                    )
+                while not stop.wait(_FULL):
+                    with suppress(Unwritable):
+                        self._store.reload()
+                        break
+                if stop.is_set():
+                    return 1
+                _say("the store can be written again")
+                self._begin()
+                self._centre.take_up(self._taken_up, self._file.path)
+
+    @contextmanager
+    def _measured(self, place: str | None) -> Iterator[None]:
+        """Answer for metrics and health, where that was asked for: a standby too, and one whose disk is full."""
+        from veilnet.live.metrics import MetricsServer
+
+        if place is None:
+            yield
+            return
+        server = MetricsServer(place, self._families, lambda: self._centre.quiet).start()
+        _say(f"metrics at {server.address}")
+        try:
+            yield
+        finally:
+            server.stop()
+
+    def _serve(
+        self, stop: threading.Event, address: Address, backfill: list[str] | None, *, take_over: bool
+    ) -> int:
+        from veilnet.live.lease import lease_seconds
+        from veilnet.live.receiving import Receiver
+    from veilnet.live.standby import Said
+        from veilnet.live.standby import Standby
+
+        standby = Standby(
+            self._store, self._topics, self._credentials, address, lease_seconds(self._centre.epochs.step), say=_say,
+            idle=self.look_around, forced=take_over,
+        )  # fmt: skip
+        self._connection, self._receiver = standby, None
+        leads, expected = standby.run(stop.is_set)
+        if not leads:
+            return 0
+        if standby.followed:
+            self._begin()
+            self._centre.take_up(self._taken_up, self._file.path)
+        self._neighbours.meet(self._centre.fusion, self._centre.quiet)
+        receiver = Receiver(
+            self._centre, self._seals, self._topics, self._credentials, address, say=_say, estimated=self.shown,
+            idle=self.look_around, neighbours=self._neighbours, expected=expected,
+        )  # fmt: skip
+        if backfill is None:
+            self.run(receiver, standby.unsaid, stop)
+        else:
+            epochs = (self._centre.epochs.epoch_in(each, "--backfill") for each in backfill)
+            self.run_back(receiver, stop, *epochs)
+        return 0
+
+    def take_up(self, content: bytes, signed: Statement | None) -> bool:
         """Whether this plan was not the one that counts already; its agents' seals are read."""
+        from veilnet.live.fusions import senders
         from veilnet.live.seals import centre_seals
 
         centre = self._centre
         new = centre.take_up(content, self._file.path)
+        self._taken_up, self._signed = content, signed
         self._seals.update(centre_seals(self._credentials, centre.agents))
         centre.admit(self._seals)
         if new:
-            _say(f"plan {centre.plan[:16]} is taken up, with {len(centre.fusion.agents)} agents")
+            _say(f"plan {centre.plan[:16]} is taken up, with {len(senders(centre.fusion))} agents")
         for agent in centre.agents:
             if agent not in self._seals:
                 _say(f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one")
         return new
 
     def _roll_over(self, new: bytes) -> None:
-        if self.take_up(self._file.runnable(new, _unread)[0]) and self._receiver is not None:
-            self._receiver.publish(self._neighbours.meet(self._centre.fusion))
+        content, _, signed = self._file.runnable(new, _unread)
+        if self.take_up(content, signed) and self._receiver is not None:
+            self._receiver.publish(self._neighbours.meet(self._centre.fusion, self._centre.quiet))
 
     def shown(self, made: Estimated) -> dict[str, Any]:
         """An estimate as it is published, printed where that is wanted."""
@@ -184,32 +297,60 @@ class _Service:
             self._looked = time.monotonic()
             self._watch.check()
             self._refusals.tell()
+            self._forget()
 
-    def run(self, receiver: Receiver, metrics: int | None) -> None:
-        """Receive until a signal ends it; metrics: the port for them, None for none."""
-        from veilnet.live.metrics import MetricsServer, as_metrics
+    def _forget(self) -> None:
+        """What is too old, some hundreds of epochs at a time; when there is no more, every hour."""
+        if self.keep_days is None or time.monotonic() < self._forgot:
+            return
+        if not self._store.forget_before(time.time() - 86400.0 * self.keep_days):
+            self._forgot = time.monotonic() + 3600.0
+
+    def run(self, receiver: Receiver, unsaid: Collection[Said], ended: threading.Event) -> None:
+        """Receive until a signal ends it.
+
+        unsaid: (plan, epoch, revision) of estimates that the centre before made, and did not publish.
+        """
+        from veilnet.live.showing import as_table
+
+        self._connection = self._receiver = receiver
+        for each in self._centre.unsaid(unsaid):
+            receiver.estimates.add(as_table(each, self._centre.epochs, delayed=True))
+        receiver.run(ended.is_set)
+        self._refusals.tell()
+
+    def _families(self) -> Families:
+        """What there is to say of this centre in numbers."""
+        from veilnet.live.metrics import of_centre, of_service
         from veilnet.live.status import read_status
 
-        self._receiver, path = receiver, self._centre.store.path
-        server = None
-        if metrics is not None:
-            server = MetricsServer(
-                metrics, lambda: as_metrics(read_status(path), connected=receiver.connected)
-            ).start()
-            _say(f"metrics at {server.address}")
-        try:
-            receiver.run(when_told_to_end().is_set)
-        finally:
-            if server is not None:
-                server.stop()
-        self._refusals.tell()
+        connection, receiver = self._connection, self._receiver
+        connected = connection is not None and connection.connected
+        status = read_status(self._store.path)
+        start = self._centre.epochs.start(status.newest) if status.newest else None
+        lag = None if start is None else time.time() - start
+        plan = None if self._signed is None else self._signed.until()
+        common = of_service(self._store.path, connected, self._credentials.expires(), plan, status.made)
+        return [*common, *of_centre(status, lag, receiver is not None and receiver.leads)]
+
+    def run_back(self, receiver: Receiver, signalled: threading.Event, first: int, last: int) -> None:
+        """Publish the estimates of these epochs as history, and end when the broker has them."""
+        from veilnet.live.showing import as_table
+
+        count = 0
+        for each in self._centre.kept(first, last):
+            receiver.estimates.add(as_table(each, self._centre.epochs, delayed=True))
+            count += 1
+        receiver.run(lambda: signalled.is_set() or receiver.has_said_all)
+        left = len(receiver.estimates)
+        _say(f"published {count - left} of {count} estimates of epochs {first} to {last} as history")
 
 
 class _Refusals:
     """Says what was refused since it was last said, once in a while."""
 
     def __init__(self, centre: Centre) -> None:
-        self._centre, self._told = centre, dict(centre.store.counts)
+        self._centre, self._said = centre, dict(centre.store.counts)
         self._drifted: tuple[str, ...] = ()
 
     def tell(self) -> None:
@@ -222,9 +363,9 @@ class _Refusals:
             self._drifted = drifted
             _say(void(drifted))
         for (agent, reason), count in counts.items():
-            new = count - self._told.get((agent, reason), 0)
+            new = count - self._said.get((agent, reason), 0)
             if new and is_refusal(reason):
                 whose = f"on the topic of {agent}" if agent else "on a topic of nobody's"
                 did = "kept and did not use" if reason in NOT_USED else "refused"
                 _say(f"{did} {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")
-        self._told = dict(counts)
+        self._said = dict(counts)

@@ -5,36 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, SUMMED, argument, option
+import veilnet as vn
+from veilnet.cli._command_line import ACCEPT, JSON, PAPER, PLOT, SUMMED, VERBOSE, argument
+from veilnet.cli._shared import check_plot, groups, print_json, show, table, tell, tell_next, write_plot
 
 if TYPE_CHECKING:
+    from veilnet.bounds.typical_errors import TypicalError
     from veilnet.model.network import Network
     from veilnet.verdict.exact_test import Verdict
 
 
 def command(
     network: Path = argument("A network file, .toml, .json or .npz; or a plan of symbols."),
-    explain: bool = option(
-        "--explain", "Say what the paper's theorem says, and how close the decisions were."
-    ),
-    accept: list[str] | None = option(
-        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
-    ),
+    accept: list[str] | None = ACCEPT,
     summed: list[str] | None = SUMMED,
+    paper: bool = PAPER,
+    plot: Path | None = PLOT,
+    verbose: bool = VERBOSE,
     json: bool = JSON,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more.
 
+    -v adds what the paper's theorem says, and how close the decisions were.
     With --summed: what it buys that the centre sees only sums of messages, and what one agent on its side undoes.
     Of a plan of symbols: how much of what it promises is due to what agents say, and how much to few rows.
     """
-    import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
-    from veilnet.cli._shared import console, print_json
     from veilnet.cli._symbols import is_symbols
-    from veilnet.cli._views import detectability_json
+    from veilnet.cli._views import detectability_json, paper_line
     from veilnet.io.fit_reports import report_path
 
+    check_plot(plot)
     if is_symbols(network):
         _check_symbols(network, json=json)
         return
@@ -44,6 +45,7 @@ def command(
         return
     verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)
+    write_plot(plot, "errors", _errors(verdict))
     if json:
         print_json(
             {
@@ -65,27 +67,41 @@ def command(
             | _beside(verdict)
         )
         return
-    console.print(str(verdict))
+    show(str(verdict))
+    if paper:
+        show(paper_line(0.0, verdict.ceiling))
+        show(f"If nothing is sent, p: {', '.join(f'{k} {v:.4g}' for k, v in verdict.limit.items())}.")
     for name, (low, high, level) in (intervals or {}).items():
         if name in verdict.detectability:
             continue  # of a secret, the growth of an error misleads
-        console.print(
-            f"{name}: the rows of the fit leave open how much is free, {100 * level:.0f} % interval "
+        show(
+            f"{name}: what is free is estimated from the rows of the fit, {100 * level:.0f} % interval "
             f"{(1 + low) ** 0.5:.3g}x to {(1 + high) ** 0.5:.3g}x ({report_path(network).name})."
         )
-    if explain:
-        console.print(verdict.explain())
+    if verbose:
+        show(verdict.explain())
     if intervals is None:
-        console.print(
-            f"{report_path(network).name} is about another network: no intervals. Fit again for new ones."
-        )
+        show(f"{report_path(network).name} is about another network: no intervals. Fit again for new ones.")
+    tell_next("design", network, "--out", "plan/")
+
+
+def _errors(verdict: Verdict) -> list[TypicalError]:
+    """Standard errors of the private parameters under the free plan."""
+    from dataclasses import replace
+
+    from veilnet.bounds.typical_errors import typical_errors
+
+    found = typical_errors(verdict.network).values()
+    return [
+        replace(each, sent=each.raw * (1 + verdict.ceiling[each.name]) ** 0.5 if each.private else each.raw)
+        for each in found
+    ]
 
 
 def _check_sums(model: Network, summed: list[str], *, json: bool) -> None:
     """Shares against sums against silence, with and without agents who help the centre."""
     from dataclasses import asdict
 
-    from veilnet.cli._shared import console, groups, print_json, table, tell
     from veilnet.sums.comparing import HEADINGS, MEANING, compared
     from veilnet.sums.merging import read_summed
 
@@ -93,7 +109,7 @@ def _check_sums(model: Network, summed: list[str], *, json: bool) -> None:
     if json:
         print_json({each.name: asdict(each) for each in found})
         return
-    console.print(table(list(HEADINGS), [each.row() for each in found]))
+    show(table(list(HEADINGS), [each.row() for each in found]))
     tell(MEANING)
 
 
@@ -101,7 +117,6 @@ def _check_symbols(folder: Path, *, json: bool) -> None:
     """What can be promised from so many rows: of silence, of what was counted, and from four times as many rows."""
     from dataclasses import replace
 
-    from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.symbols.deviation import highest_mean
     from veilnet.symbols.plan import SymbolPlan
 
@@ -124,7 +139,7 @@ def _check_symbols(folder: Path, *, json: bool) -> None:
         return
     tell(plan)
     heads = ["private", "guessing", "promised of silence", "counted", "promised", "with 4 x the rows"]
-    console.print(table(heads, [[name, *(f"{x:.3f}" for x in row.values())] for name, row in found.items()]))
+    show(table(heads, [[name, *(f"{x:.3f}" for x in row.values())] for name, row in found.items()]))
     tell(
         "How often anybody may be right, at most. No plan can be promised less than silence from so many rows. What "
         "was counted is what agents say; the rest of the promise is doubt, which more rows would lower."

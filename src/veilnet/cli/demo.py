@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import veilnet as vn
 from veilnet.cli._command_line import JSON, option
+from veilnet.cli._shared import print_json, progress, show, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,8 +26,6 @@ def command(
     json: bool = JSON,
 ) -> None:
     """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
-    import veilnet as vn
-    from veilnet.cli._shared import print_json, progress
     from veilnet.cli.story import play
     from veilnet.io.template import house
 
@@ -65,84 +65,57 @@ def _tell_rows(
     verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[StoryLine]], privacy: float
 ) -> None:
     """The first four acts: rows that stand alone."""
-    from veilnet.cli._shared import console
-    from veilnet.cli._views import sending_table
     from veilnet.plans.in_words import quality
 
     network = verdict.network
     _say("A small house")
-    console.print(
+    show(
         f"{network.S} rooms ({', '.join(network.agents)}) take {network.N} readings. A heating controller collects "
         f"them. It may know {' and '.join(network.public)}; it must not learn {', '.join(network.private)}."
     )
-    _say("1. What the centre learns from raw readings")
-    console.print(_knowledge(played["free"]))
-    _say("2. Can privacy be free?")
-    console.print(str(verdict))
-    _say("3. The free plan: every room sends its share of the public estimate and nothing else")
-    console.print(sending_table(free))
-    console.print(_outcome(played["free"]))
-    console.print(quality(free))
+    _say("1. Can privacy be free?")
+    show(str(verdict))
+    _say("2. The free plan: every room sends its share of the public estimate and nothing else")
+    show(_outcome(played["free"]))
+    show(quality(free))
     _say(
-        f"4. A stricter plan: every private standard error grows at least {(1 + privacy) ** 0.5:.3g}x "
-        f"(privacy {privacy:g}), at the least cost to the public part"
+        f"3. A stricter plan: every private standard error grows at least {(1 + privacy) ** 0.5:.3g}x, "
+        "at the least public cost"
     )
-    console.print(sending_table(strict))
-    console.print(_outcome(played["strict"]))
-    console.print(quality(strict))
-    console.print(
+    show(_outcome(played["strict"]))
+    show(quality(strict))
+    show(
         f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
     )
 
 
 def _tell_stream(stream: Plan, followed: Story) -> None:
     """The last act, and what to do next."""
-    from veilnet.cli._shared import console
     from veilnet.cli.story import shown_in_blocks
     from veilnet.plans.in_words import quality
 
-    _say("5. Row after row: a centre that remembers, and looks back")
-    console.print(
+    _say("4. Row after row: a centre that remembers, and looks back")
+    show(
         "Rooms warm up slowly, people stay, and sensor noise drifts: all rows together reveal more than one. So each "
         "room keeps a memory and sends its share of the centre's filter. Private errors are judged with hindsight."
     )
-    console.print(_outcome(followed.lines))
-    console.print(quality(stream))
+    show(_outcome(followed.lines))
+    show(quality(stream))
     name = next(iter(followed.shown)).removesuffix(", true")
-    console.print(f"\n{name} over a day, and what the centre makes of it with hindsight:")
+    show(f"\n{name} over a day, and what the centre makes of it with hindsight:")
     for line in shown_in_blocks(followed, _SHOWN):
-        console.print(line, no_wrap=True, crop=False, overflow="ignore")
-    console.print(f"Errors were measured on {_ROWS} rows that follow one another.")
+        show(line, no_wrap=True, crop=False, overflow="ignore")
+    show(f"Errors were measured on {_ROWS} rows that follow one another.")
     _say("Your own network")
-    console.print(
-        "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"
-    )
-    console.print("  veilnet check house.toml     what is free, and who stands in the way")
-    console.print("  veilnet design house.toml --private-error 3.3x --out plan/")
-    console.print("  veilnet audit plan/          attack it before someone else does")
-
-
-def _knowledge(lines: list[StoryLine]) -> Table:
-    """What raw readings tell, in plain words."""
-    from veilnet.cli._shared import table
-
-    rows = [
-        [
-            _kind(line),
-            line.name,
-            _with_unit(line.before, line),
-            _with_unit(line.raw, line),
-            f"{line.before / line.raw:.1f} times sharper",
-        ]
-        for line in lines
-    ]
-    return table(["", "parameter", "standard error, prior only", "from raw readings", ""], rows)
+    show("  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)")
+    show("  veilnet check house.toml     what is free, and who stands in the way")
+    show("  veilnet design house.toml --private-error 3.3x --out plan/")
+    show("  veilnet audit plan/          attack it before someone else does")
 
 
 def _outcome(lines: list[StoryLine]) -> Table:
     """Errors before and after, promised and measured."""
     from veilnet._core.words import times
-    from veilnet.cli._shared import table
 
     rows = [
         [
@@ -167,7 +140,5 @@ def _with_unit(value: float, line: StoryLine) -> str:
 
 
 def _say(title: str) -> None:
-    from veilnet.cli._shared import console
-
-    console.print()
-    console.print(title, style="bold")
+    show()
+    show(title, style="bold")

@@ -5,15 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import veilnet as vn
 from veilnet.cli._command_line import (
     JSON,
+    PAPER,
     PRIVACY,
     PRIVATE_ERROR,
     PUBLIC_ERROR,
     SUMMED,
     UTILITY_LOSS,
+    VERBOSE,
     argument,
     option,
+)
+from veilnet.cli._options import in_options
+from veilnet.cli._shared import (
+    amounts,
+    asked_for,
+    fraction,
+    groups,
+    print_json,
+    progress,
+    show,
+    table,
+    tell_next,
 )
 
 if TYPE_CHECKING:
@@ -24,9 +39,7 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 _GIVE_UP = option(
-    "--give-up",
-    "Let this private parameter be protected less than for free (repeat).",
-    metavar="NAME",
+    "--give-up", "Let this private parameter be protected less than for free (repeat).", metavar="NAME"
 )
 _MODEL_ERROR = option(
     "--model-error",
@@ -58,7 +71,7 @@ def command(
     model_error: str | None = _MODEL_ERROR,
     step: str | None = option(
         "--step",
-        "How long a row takes, such as 15min: agents tell at most one reading in each.",
+        "How long a row takes, such as 15min: agents send at most one reading in each.",
         metavar="DURATION",
     ),
     gap_privacy: str | None = _GAP_PRIVACY,
@@ -72,15 +85,14 @@ def command(
     ),
     out: Path | None = option("--out", "Folder to write the plan to, or plan.npz: one file."),
     force: bool = option("--force", "Let --out replace the plan of another network."),
-    explain: bool = option("--explain", "Say how the plan was found, too."),
+    paper: bool = PAPER,
+    verbose: bool = VERBOSE,
     json: bool = JSON,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
 
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
-    import veilnet as vn
-    from veilnet.cli._shared import amounts, asked_for, fraction, groups, print_json, progress
     from veilnet.io.plan_reading import check_destination
 
     request: dict[str, Any] = {
@@ -112,12 +124,11 @@ def command(
     if json:
         print_json(_as_document(plan, tried) | {"saved": out, "replaced": replaced})
     else:
-        _tell(plan, tried, out, replaced=replaced, explain=explain)
+        _tell(plan, tried, out, replaced=replaced, paper=paper, verbose=verbose)
 
 
 def _loaded(path: Path, accept: list[str] | None, step: str | None, summed: Any) -> Network:
     """The network of a file, with the doubts that were accepted, the step and the groups that were given."""
-    import veilnet as vn
     from veilnet.model.stream_size import with_step
     from veilnet.sums.merging import merged, read_summed
 
@@ -137,27 +148,35 @@ def _save(plan: Plan, out: Path, *, force: bool) -> bool:
 
 
 def _tell(
-    plan: Plan, tried: dict[str, Robustness] | None, out: Path | None, *, replaced: bool, explain: bool
+    plan: Plan,
+    tried: dict[str, Robustness] | None,
+    out: Path | None,
+    *,
+    replaced: bool,
+    paper: bool,
+    verbose: bool,
 ) -> None:
     """What was found, for people."""
-    from veilnet.cli._options import in_options
-    from veilnet.cli._shared import console
-    from veilnet.cli._views import how_found, sending_table
+    from veilnet.cli._views import how_found, paper_line, sending_table
 
-    console.print(in_options(str(plan), "design"))
-    console.print(sending_table(plan))
-    if explain:
-        console.print(how_found(plan))
+    show(in_options(str(plan), "design"))
+    if paper:
+        show(paper_line(plan.utility, plan.privacy))
+    if verbose:
+        show(sending_table(plan))
+        show(how_found(plan))
     if tried is not None:
-        console.print(_robustness_table(tried))
-    console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
+        show(_robustness_table(tried))
+    show("Every promise was recomputed from the network and the sanitizers, and confirmed.")
     if out is not None:
-        console.print(_written(out))
+        show(_written(out))
     if replaced:
-        console.print(
-            "It replaces another plan that was there. Who runs by that one needs the new files, the centre too; "
-            "agents of streams go on if their memories are the same, and are told to begin anew where they are not."
+        show(
+            "It replaces another plan that was there. Agents and the centre need the new files. "
+            "Agents for streams go on where their memories are the same, and begin anew elsewhere."
         )
+    if out is not None:
+        tell_next("audit" if out.is_dir() else "verify", out)
 
 
 def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, Any]:
@@ -208,7 +227,6 @@ def _of_streams(plan: Plan) -> dict[str, Any]:
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:
     """The plan and the one for the model as it was stated, on the same random true models."""
-    import veilnet as vn
     from veilnet.auditing.what_if.robustness import robustness
 
     trusting = vn.design(stated, **request)
@@ -220,7 +238,6 @@ def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -
 
 def _robustness_table(tried: dict[str, Robustness]) -> Table:
     from veilnet._core.words import times
-    from veilnet.cli._shared import table
 
     first = next(iter(tried.values()))
     rows = [

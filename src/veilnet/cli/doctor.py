@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from veilnet.cli._command_line import JSON
+from veilnet.cli._shared import print_json, tell
 
 
-def command(
-    json: bool = JSON,
-) -> int:
+def command(json: bool = JSON) -> int:
     """Look at this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
 
     Whatever is amiss is followed by what to do about it. Exit code 0: veilnet works here, whatever optional part is
@@ -16,7 +15,6 @@ def command(
     from dataclasses import asdict
 
     from veilnet.cli._health import findings
-    from veilnet.cli._shared import console, print_json
 
     found = list(findings())
     broken = [each.what for each in found if each.state == "problem"]
@@ -26,12 +24,8 @@ def command(
         width = max(len(each.what) for each in found)
         for each in found:
             mark = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}[each.state]
-            console.print(f"{mark}{each.what:<{width}}  {each.found}", soft_wrap=True, markup=False)
+            tell(f"{mark}{each.what:<{width}}  {each.found}")
             if each.advice:
-                console.print(f"        {'':<{width}}  → {each.advice}", soft_wrap=True, markup=False)
-        console.print(
-            f"Not in order: {', '.join(broken)}." if broken else "veilnet works here.",
-            soft_wrap=True,
-            markup=False,
-        )
+                tell(f"        {'':<{width}}  → {each.advice}")
+        tell(f"Not in order: {', '.join(broken)}." if broken else "veilnet works here.")
     return 1 if broken else 0

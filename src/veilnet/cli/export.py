@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from veilnet.cli._command_line import ACCEPTED, JSON, TRUST, argument, option
+from veilnet.cli._shared import print_json, tell
 
 
 def command(
     agent: Path = argument("This agent's file in a plan folder."),
     c: Path = option("--c", "The folder for the C files.", metavar="DIR", required=True),
+    arithmetic: Literal["double", "float", "fixed"] = option(
+        "--arithmetic", "Of its sums; other than double is refused, with the reason.", default="double"
+    ),
     json: bool = JSON,
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
@@ -23,16 +28,18 @@ def command(
 
     Exit code 0: written; 2: not an agent's file, or one that cannot be exported: the message says why.
     """
-    from veilnet.cli._shared import print_json, tell
     from veilnet.cli._symbols import runnable
-    from veilnet.export import export_c
+    from veilnet.export import export_c, rounding
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import PlanFile
 
     found, plan, _ = runnable(PlanFile(agent, trust, accepted), sealed_bytes(agent))
-    written = export_c(found, plan, c)
+    written = export_c(found, plan, c, arithmetic)
     if json:
-        print_json({"agent": found.agent, "plan": plan, "written": [str(path) for path in written]})
+        files = [str(path) for path in written]
+        print_json({"agent": found.agent, "plan": plan, "rounding": rounding(found), "written": files})
         return
     tell(f"Wrote {len(written)} files to {c}: what {found.agent} needs of plan {plan}.")
+    if shows := rounding(found):
+        tell(f"Sums are of doubles: their rounding shows with a chance of at most {shows:.1g} a row.")
     tell(f"Compile with: cc -std=c99 -Os -I {c} your_program.c {c}/*.c -lm")

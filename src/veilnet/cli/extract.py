@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from veilnet._core.errors import InvalidRequest
 from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._shared import print_json, tell
 
 
 def command(
@@ -23,8 +25,6 @@ def command(
     A plan that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
     here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
     """
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import print_json, tell
     from veilnet.io._atomic import write_bytes
     from veilnet.io.plan_archives import Archive, is_archive
     from veilnet.io.plan_files import CENTRE, centre_file, file_names

@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet._core.errors import InvalidRequest
+from veilnet.cli._command_line import JSON, PLOT, VERBOSE, argument, option
+from veilnet.cli._shared import amount, check_file, check_plot, print_json, tell, tell_next, write_plot
+from veilnet.model.doubts import doubt_notes
 
 if TYPE_CHECKING:
     from veilnet.calibration.report import CalibrationReport
@@ -26,7 +29,7 @@ _DATA = argument(
 )
 _STREAM = option(
     "--stream/--rows",
-    "A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
+    "A network for streams, or for single rows. Default: streams where held-out rows favour them.",
 )
 _REPORT = option(
     "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
@@ -58,6 +61,7 @@ _AGENT = option(
     required=True,
 )
 _PUBLIC = option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True)
+_OUT = option("--out", "Network file to write: .toml, .json or .npz.")
 
 
 def command(
@@ -65,7 +69,7 @@ def command(
     agent: list[str] = _AGENT,
     public: list[str] = _PUBLIC,
     private: list[str] = _PRIVATE,
-    out: Path | None = option("--out", "Network file to write: .toml, .json or .npz."),
+    out: Path | None = _OUT,
     time: str | None = _TIME,
     group: str | None = _GROUP,
     stream: bool | None = _STREAM,
@@ -77,6 +81,8 @@ def command(
     no_predictive: bool = _NO_PREDICTIVE,
     accept: list[str] | None = _ACCEPT,
     force: bool = option("--force", "Replace the file of --out if it exists."),
+    plot: Path | None = PLOT,
+    verbose: bool = VERBOSE,
     symbols: bool = _SYMBOLS,
     guessed: list[str] | None = _GUESSED,
     public_loss: str | None = _PUBLIC_LOSS,
@@ -93,7 +99,6 @@ def command(
     """
     from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
-    from veilnet.cli._shared import print_json
     from veilnet.cli._symbols import fit_symbols, refuse_other
     from veilnet.io._json import plain
     from veilnet.io.fit_reports import save_fit_report
@@ -103,20 +108,19 @@ def command(
         "guessed": guessed, "public_loss": public_loss, "window": window, "blocks": blocks, "confidence": confidence,
         "seed": seed,
     }  # fmt: skip
+    known = column_names(data)
     if symbols:
-        known = column_names(data)
         unused = {
             "--time": time, "--group": group, "--stream": stream, "--report": report, "--independent": independent,
             "--no-prior": no_prior, "--no-limits": no_limits, "--no-predictive": no_predictive, "--accept": accept,
+            "--plot": plot,
         }  # fmt: skip
         refuse_other(unused)
-        fit_symbols(
-            data, _named(agent, known), _columns(public, known), _columns(private, known), out, of_symbols, json=json,
-        )  # fmt: skip
+        roles = _named(agent, known), _columns(public, known), _columns(private, known)
+        fit_symbols(data, *roles, out, of_symbols, json=json)
         return
     _refuse_without_symbols(of_symbols)
-    report = _report_file(out, report, force=force)
-    known = column_names(data)
+    report = _report_file(out, report, plot, force=force)
     private, changes = _changes(private, known)
     made = fit_report(
         data,
@@ -138,30 +142,27 @@ def command(
         network.save(out)
     if report is not None:
         save_fit_report(report, network_fingerprint(made.network), plain(made.report), list(made.warnings))
+    write_plot(plot, "residuals", made.residuals)
     if json:
         found = {"report": made.report, "warnings": made.warnings, "doubts": network.doubts}
-        found |= {"log_aucs": network.log_aucs}
-        print_json(found | {"written": out})
+        print_json(found | {"log_aucs": network.log_aucs, "written": out})
     else:
-        _tell(made.report, network, changes, out)
+        _tell(made.report, network, changes, out, verbose=verbose)
 
 
 def _refuse_without_symbols(given: Mapping[str, object]) -> None:
-    from veilnet._core.errors import InvalidRequest
-
     for name, value in given.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             raise InvalidRequest(f"{option}: it goes with --symbols; leave it out, or add that")
 
 
-def _report_file(out: Path | None, report: Path | None, *, force: bool) -> Path | None:
+def _report_file(out: Path | None, report: Path | None, plot: Path | None, *, force: bool) -> Path | None:
     """Where the report goes, once it is known that neither file is in the way."""
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import check_file
     from veilnet.io.fit_reports import report_path
 
     check_file(out)
+    check_plot(plot)
     if report is None and out is not None:
         report = report_path(out)
     for file in (out, report):
@@ -170,15 +171,16 @@ def _report_file(out: Path | None, report: Path | None, *, force: bool) -> Path 
     return report
 
 
-def _tell(report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None) -> None:
+def _tell(
+    report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None, *, verbose: bool
+) -> None:
     """What was found, for people; changes: of which parameters somebody said them."""
-    from veilnet.cli._shared import tell
-    from veilnet.model.doubts import doubt_notes
     from veilnet.model.log_aucs import log_in_words
     from veilnet.model.secret import change_in_words
 
     tell(str(report))
-    tell(f"\n{_LEGEND}")
+    if verbose:
+        tell(f"\n{_LEGEND}")
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"
         what = change_in_words(secret.change, len(secret.rows), network.unit(name))
@@ -188,22 +190,21 @@ def _tell(report: CalibrationReport, network: Network, changes: Collection[str],
     for note in doubt_notes(network.doubts):
         tell(f"\n{note}")
     if out is not None:
-        tell(f"\nWrote {out}. Next:\n  veilnet check {out}")
+        tell(f"\nWrote {out}.")
+        tell_next("check", out)
 
 
 _LEGEND = (
     "How to read it: R² is the part of a reading's variance that the parameters explain, 'held out' the same on "
-    "rows that the fit had not seen. 'noise' is what a reading strays by then, 'step' its resolution, and beyond "
-    "'credible' a reading counts as the limit. 'skew', 'kurtosis' and 'lag 1' (how alike successive rows are) are "
-    "of what is left over, and 0 where the model is right. 'told by public' is what the public parameters alone "
-    "tell of a private one, which nothing can hide."
+    "held-out rows. 'noise' is the standard deviation of the residuals, 'step' the resolution. Beyond 'credible' a "
+    "reading counts as the limit. 'skew', 'kurtosis' and 'lag 1' (correlation of successive rows) are of the "
+    "residuals, and 0 where the model is right. 'from public' is the part that the public "
+    "parameters alone explain of a private one, which nothing can hide."
 )
 
 
 def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``name=column,column`` for each agent."""
-    from veilnet._core.errors import InvalidRequest
-
     agents: dict[str, list[str]] = {}
     for text in given:
         name, equals, columns = text.partition("=")
@@ -220,7 +221,6 @@ def _changes(
 ) -> tuple[list[str], dict[str, tuple[float | str, str | None]]]:
     """What is private without ``:change=1,lasts=1h`` or ``:classes``, and that by name."""
     from veilnet.calibration.secrets import CLASSES
-    from veilnet.cli._shared import amount
 
     columns: list[str] = []
     changes: dict[str, tuple[float | str, str | None]] = {}
@@ -239,8 +239,6 @@ def _changes(
 
 def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``column,column``, each a parameter of its own, or ``name=column,column``, one parameter of several."""
-    from veilnet._core.errors import InvalidRequest
-
     groups: dict[str, list[str]] = {}
     for text in given:
         name, equals, columns = text.partition("=")

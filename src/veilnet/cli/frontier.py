@@ -5,8 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import veilnet as vn
 from veilnet._core.errors import InvalidRequest
-from veilnet.cli._command_line import JSON, PRIVACY, SUMMED, argument, option
+from veilnet.cli._command_line import JSON, PAPER, PLOT, PRIVACY, SUMMED, argument, option
+from veilnet.cli._shared import (
+    check_file,
+    check_plot,
+    groups,
+    print_json,
+    progress,
+    show,
+    table,
+    targets,
+    tell,
+    tell_next,
+    write_plot,
+)
 
 if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier
@@ -25,19 +39,18 @@ def command(
         "--points", "How many points to trace; twenty when nothing is said.", at_least=2
     ),
     summed: list[str] | None = SUMMED,
-    out: Path | None = option("--out", "Plot to write: .svg, .png or .pdf."),
+    plot: Path | None = PLOT,
     prove: bool = option("--prove", "Prove for each point how far from the best possible it is."),
     csv: Path | None = option("--csv", "Table to write."),
+    paper: bool = PAPER,
     json: bool = JSON,
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
-    import veilnet as vn
     from veilnet._core.words import join_names
-    from veilnet.cli._shared import check_file, check_plot, console, groups, print_json, progress, table, tell
     from veilnet.cli._views import detectability_json
-    from veilnet.io._atomic import replacing, write_text
+    from veilnet.io._atomic import write_text
 
-    check_plot(out)
+    check_plot(plot)
     check_file(csv)
     if privacy and private_error:
         raise InvalidRequest("--privacy and --private-error: expected one of them, found both; keep one")
@@ -54,9 +67,7 @@ def command(
             summed=groups(summed),
             progress=lambda _what, part: steps.update(part),
         )
-    if out is not None:
-        with replacing(out) as file:
-            curve.plot().savefig(file, format=out.suffix[1:].lower())
+    write_plot(plot, "frontier", curve)
     if csv is not None:
         write_text(csv, curve.table())
     if json:
@@ -70,25 +81,28 @@ def command(
     public = join_names(list(model.public))
     tell(curve.free_in_words)
     proved = ["no plan does it with less than"] if prove else []
-    console.print(
+    show(
         table(
             [
                 curve.measure or "every private standard error grows",
                 f"standard error of {public} then grows",
                 *proved,
+                *(["p", "u"] if paper else []),
             ],
-            _rows(curve, prove=prove),
+            _rows(curve, prove=prove, paper=paper),
         )
     )
-    for path in (out, csv):
+    for path in (plot, csv):
         if path is not None:
-            console.print(f"Wrote {path}")
+            show(f"Wrote {path}")
+    paid = [point for point in curve.rows if point.plan is not None and point not in curve.free]
+    if paid and not curve.seen:
+        asked = f"{(1 + paid[len(paid) // 2].asked) ** 0.5:.3g}x"
+        tell_next("design", network, "--private-error", asked, "--out", "plan/")
 
 
 def _levels(given: list[str], option: str) -> list[Any]:
     """Growths; or, of ``name=auc:0.9,0.8``, what is asked of the named secrets at each point."""
-    from veilnet.cli._shared import targets
-
     if any(text.startswith("worst:") for text in given):
         raise InvalidRequest(
             f"{option}: a frontier is drawn over the mean of the directions; ask veilnet design for every direction "
@@ -105,25 +119,27 @@ def _levels(given: list[str], option: str) -> list[Any]:
     ]
 
 
-def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
+def _rows(curve: Frontier, *, prove: bool, paper: bool) -> list[list[str]]:
     """One row for all that is free, and one for each other point."""
     import numpy as np
 
     from veilnet._core.words import NOTHING, percent
 
     rows = []
+    free_point = [f"{curve.ceiling:.4g}", "0"]
     if curve.seen:
-        rows.append([f"{curve.ceiling:.4g}", "not at all: so much is free", ""])
+        rows.append([f"{curve.ceiling:.4g}", "not at all: so much is free", "", *free_point])
     elif curve.ceiling > NOTHING:
         free = (
             "as much as one likes" if np.isinf(curve.ceiling) else f"up to {(1 + curve.ceiling) ** 0.5:.4g}x"
         )
-        rows.append([free, "not at all: so much is free", ""])
+        rows.append([free, "not at all: so much is free", "", *free_point])
     for point in curve.rows:
         grows = f"{point.asked:.4g}" if curve.seen else f"{(1 + point.asked) ** 0.5:.4g}x"
+        scale = [f"{point.asked:.4g}", "" if point.plan is None else f"{point.utility:.3g}"]
         if point.plan is None:
-            rows.append([grows, "impossible: not even silence hides so much", ""])
+            rows.append([grows, "impossible: not even silence hides so much", "", *scale])
         elif point not in curve.free:
             proved = percent((1 + point.bound) ** 0.5 - 1) if np.isfinite(point.gap) else "not proved"
-            rows.append([grows, f"by {percent((1 - point.utility) ** 0.5 - 1)}", proved])
-    return [row if prove else row[:2] for row in rows]
+            rows.append([grows, f"by {percent((1 - point.utility) ** 0.5 - 1)}", proved, *scale])
+    return [[*row[: 3 if prove else 2], *(row[3:] if paper else [])] for row in rows]

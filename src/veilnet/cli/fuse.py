@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilnet._core.errors import InvalidRequest
 from veilnet.cli._command_line import GATE, KEEP, argument, option
+from veilnet.cli._shared import microseconds, print_json, progress
 
 if TYPE_CHECKING:
     from veilnet.centre.fusion import Fusion
@@ -21,9 +23,9 @@ def command(
     center: Path = argument("The centre's file, plan/center.json."),
     messages: list[str] = argument("agent=file for each agent, as 'veilnet sanitize' wrote it."),
     out: Path | None = option(
-        "--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."
+        "--out", "Output file, .csv or .jsonl, written atomically; standard output if left out."
     ),
-    format: str | None = option("--format", "csv or jsonl of the messages; told from the names."),
+    format: str | None = option("--format", "csv or jsonl of the messages; default: by the file names."),
     within: str | None = option(
         "--within", "How far clocks may differ, such as 30s: less than half a sampling step."
     ),
@@ -41,7 +43,7 @@ def command(
     """Estimate the public parameters in every row that some agent sent.
 
     Rows are aligned by their number or time; an agent whose row did not arrive is missing in it, and the estimate
-    and its deviation say so. Where readings told neither, rows were counted, and are aligned only if all files
+    and its deviation say so. Where readings have neither, rows were counted, and are aligned only if all files
     end together: a line lost from one would shift its others. What the others do not determine is left empty.
     Lines that are no messages are reported on standard error and the exit code is 1 at the end. A file
     whose messages are another agent's or another plan's, or do not say whose they are, is refused. How many
@@ -54,11 +56,10 @@ def command(
     by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
 
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
-    did not arrive, and the estimate heeds which it is. Its messages are tested against the rows before, too.
+    did not arrive, and the estimate takes that into account. Its messages are tested against the rows before, too.
     """
     from veilnet.cli._following import centre_of, estimates, refuse_what_a_stream_lacks
     from veilnet.cli._fusing_notes import Notes
-    from veilnet.cli._shared import microseconds, print_json, progress
     from veilnet.cli._symbols import fuse_symbols, is_symbols, refuse_other
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
@@ -95,8 +96,6 @@ def command(
 
 def _senders(fusion: Fusion, *, summed: bool) -> dict[str, int]:
     """How many numbers each one sends of whom there is a file: members of groups, where that is asked for."""
-    from veilnet._core.errors import InvalidRequest
-
     if not fusion.sums:
         if summed:
             raise InvalidRequest("--summed: no agents of this plan add up their messages; leave it out")
@@ -127,9 +126,9 @@ def _merged(
     plan: str,
     report: Report,
 ) -> Iterator[tuple[dict[str, MessageFile], RowKey, Alignment]]:
-    """The messages of each agent, of so many numbers each, how their rows are told apart, and their rows aligned.
+    """The messages of each agent, of so many numbers each, how their rows are identified, and their rows aligned.
 
-    report: told of lines that are no messages.
+    report: called with lines that are no messages.
     """
     from veilnet.io.merging import MessageFile, aligned, common_key, require_equal_counts
     from veilnet.io.message_streams import MessageMark
@@ -157,8 +156,6 @@ def _merged(
 
 def _paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
     """The file of each agent; none of them is the one to write."""
-    from veilnet._core.errors import InvalidRequest
-
     known = ", ".join(agents[:8]) + (", ..." if len(agents) > 8 else "")
     paths: dict[str, Path] = {}
     for entry in messages:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._shared import print_json, show, tell
 
 
 def command(
@@ -15,7 +16,6 @@ def command(
     json: bool = JSON,
 ) -> None:
     """Write a commented network file to start from: a small house with five rooms."""
-    from veilnet.cli._shared import console, print_json, tell
     from veilnet.io.template import template_text, write_template
 
     if str(path) == "-":
@@ -25,5 +25,5 @@ def command(
     if json:
         print_json({"written": written})
         return
-    console.print(f"Wrote {written}: a small house, explained line by line. Put your own numbers in, then:")
+    show(f"Wrote {written}: a small house, explained line by line. Put your own numbers in, then:")
     tell(f"  veilnet check {written}")

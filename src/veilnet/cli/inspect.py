@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.cli._agreeing import agreement, promise_of
 from veilnet.cli._command_line import ACCEPTED, HEAD, JSON, argument, option
+from veilnet.cli._shared import print_json, refuse_without_ledger, tell, tell_next
 
 if TYPE_CHECKING:
     from veilnet.io.statements import Statement
@@ -33,17 +36,13 @@ def command(
 ) -> int:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
 
-    Raises an alarm where raw readings can be recovered from what is sent. Says what the plan promises, where whoever
-    signed it, or the plan.json beside it, states that. Shows the file's fingerprint, to compare by another way with
-    whoever designed the plan. Of a signed plan (--trust and a public key), says whether it is older than one that was
+    Raises an alarm where raw readings can be recovered from what is sent. Says what the plan promises, where the
+    signer, or the plan.json beside it, states that. Shows the file's fingerprint, to compare by another way with
+    the designer. Of a signed plan (--trust and a public key), says whether it is older than one that was
     run, or tells more than the one agreed to, which --confirm then agrees to. With --ledger, says whether the
     agent's record of releases is whole, continues --head, and has as many rows as the centre received. Exit code 0:
-    nothing alarming; 1: an alarm, or a file that is not trusted or tells more than was agreed to; 2: not readable as
-    an agent's file.
+    nothing alarming; 1: an alarm, no trust, or more than was agreed to; 2: not readable as an agent's file.
     """
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._agreeing import agreement, promise_of
-    from veilnet.cli._shared import print_json, refuse_without_ledger
     from veilnet.cli._symbols import inspect_symbols, is_symbols, refuse_other
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.agent_ledger import audit_releases
@@ -54,8 +53,7 @@ def command(
     refuse_without_ledger(ledger, head=head, received=received)
     content = sealed_bytes(sanitizer)  # read once: what is checked is then what is run
     pins = pinned(sanitizer, trust or ())
-    if pin:  # gives the pin beside the file a new content, so only those given count
-        pins = pins[:1] if trust else ()
+    pins = (pins[:1] if trust else ()) if pin else pins  # the pin beside the file gets a new content
     signed, distrust = _trusted(sanitizer, content, pins)
     known = {"fingerprint": fingerprint(content), "trusted": None if not pins else not distrust}
     if is_symbols(sanitizer):
@@ -71,7 +69,7 @@ def command(
         raise InvalidRequest(
             "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
         )
-    promise = promise_of(sanitizer, plan, signed)
+    promise = promise_of(sanitizer, plan, signed, summed=agent.summed is not None)
     agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
     if json:
         print_json(
@@ -86,6 +84,7 @@ def command(
                 "refused": agreed.refused,
                 "confirmed": agreed.confirmed,
                 "numbers": found.numbers,
+                "summed": found.summed,
                 "readings": found.exposures,
                 "reaches": found.reaches,
                 "alarms": found.alarms,
@@ -103,6 +102,8 @@ def command(
             *agreed.lines,
             "" if released is None else str(released),
         )
+        if not (found.alarms or distrust or agreed.objection or released):
+            tell_next("sanitize", sanitizer, "--in", "readings.csv", "--out", "messages.csv")
     if pin:
         _pin(sanitizer, content, found.alarms, distrust, say=not json)
     return 1 if found.alarms or distrust or agreed.objection or (released and released.problems) else 0
@@ -110,7 +111,6 @@ def command(
 
 def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Statement | None, str]:
     """(what was signed, why the file is not trusted)."""
-    from veilnet._core.errors import InvalidPlan
     from veilnet.io.trust import require_trust
 
     try:
@@ -120,15 +120,12 @@ def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Stateme
 
 
 def _tell(*lines: str) -> None:
-    from veilnet.cli._shared import tell
-
     for line in filter(None, lines):
         tell(line)
 
 
 def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, *, say: bool) -> None:
     """Pin a file that raised no alarm."""
-    from veilnet.cli._shared import tell
     from veilnet.io.trust import pin
 
     if alarms or distrust:

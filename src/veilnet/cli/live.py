@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from veilnet._core.errors import InvalidRequest
 from veilnet.cli import _live_demo
 from veilnet.cli._command_line import BROKER, JSON, PORT, ROOT, argument, option
-from veilnet.cli._lines import speaker, when_told_to_end
+from veilnet.cli._lines import speaker, stop_signal
+from veilnet.cli._shared import amounts, print_json, show, tell, tell_address
 
 
 def _budget(
@@ -31,10 +33,8 @@ def _budget(
     each; for one that stays, the information adds up. The answer is what each agent's store is begun with:
     veilnet agent ... --begin --budget N. A plan for streams counts every row already, and needs none.
     """
-    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.measures import read_least_privacy
     from veilnet.auditing.what_if.repetition import releases_until
-    from veilnet.cli._shared import amounts, console, print_json, tell
     from veilnet.plans.plan import Plan
 
     found = Plan.load(plan)
@@ -52,10 +52,10 @@ def _budget(
         print_json({"budget": most, "by_parameter": allowed})
         return 0
     if math.isinf(most):
-        console.print("As many releases as you like leave that much privacy: no budget is needed.")
+        show("As many releases as you like leave that much privacy: no budget is needed.")
         return 0
     if most < 1:
-        console.print(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
+        show(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
         return 1
     tell(
         f"{most:.0f} releases leave a privacy of {asked[name]:g} of {name}, one more does not. Begin each agent with "
@@ -78,6 +78,7 @@ def _keys(
         "--persistence", "Where the broker may keep what it queues; in memory if left out."
     ),
     reader: list[str] | None = option("--reader", "A program that reads estimates, as telegraf (repeat)."),
+    standby: bool = option("--standby", "Make keys/standby too, for a second centre that takes over."),
     root: str = ROOT,
     days: int = option("--days", "How long certificates are valid.", at_least=1, default=365),
     json: bool = JSON,
@@ -85,20 +86,20 @@ def _keys(
     """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
 
     Hand each party its own folder and nothing else: keys/broker, keys/centre, keys/agents/kitchen, ... The folder
-    keys/authority stays with you: whoever has it can pose as anybody. Run it again after a change of the plan, or to
+    keys/authority stays with you: it can make a certificate for any name. Run it again after a change of plan, or to
     renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
     who may do what are written anew, and agents that left the plan may do nothing any more.
     """
-    from veilnet.cli._shared import print_json, tell
     from veilnet.live.broker import BrokerPlan, write_configuration
     from veilnet.live.keys import LOOPBACK, make_keys
     from veilnet.live.seals import make_seals
     from veilnet.live.topics import Topics
 
     topics = Topics(root)
-    agents = _agents(plan)
-    made = make_keys(out, agents, hosts=tuple(host or LOOPBACK), readers=tuple(reader or ()), days=days)
-    make_seals(made.keys, agents, reader or ())
+    agents, groups = _agents(plan)
+    hosts, readers = tuple(host or LOOPBACK), tuple(reader or ())
+    made = make_keys(out, agents, hosts=hosts, readers=readers, days=days, standby=standby)
+    make_seals(made.keys, agents, reader or (), groups)
     written = write_configuration(
         made.keys.broker,
         BrokerPlan(agents, topics, tuple(reader or ())),
@@ -121,18 +122,21 @@ def _keys(
     tell(f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.")
 
 
-def _agents(plan: Path) -> list[str]:
-    """The names of the agents in a plan."""
+def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+    """(the names of the agents in a plan, those whose messages are added up)."""
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.plan_archives import is_archive
     from veilnet.io.plan_files import CENTRE
-    from veilnet.live.fusions import fusion_of, senders
+    from veilnet.live.fusions import fusion_of, senders, sums_of
     from veilnet.plans.plan import Plan
 
     if is_archive(plan):
-        return list(Plan.load(plan).members)
+        members = Plan.load(plan).members
+        together = {each.summed.members for each in members.values() if each.summed is not None}
+        return list(members), sorted(together)
     file = plan / CENTRE if plan.is_dir() else plan
-    return list(senders(fusion_of(sealed_bytes(file), file)))
+    fusion = fusion_of(sealed_bytes(file), file)
+    return list(senders(fusion)), [tuple(each.members) for each in sums_of(fusion).values()]
 
 
 def _page(
@@ -144,7 +148,6 @@ def _page(
     It listens on this machine only and prints an address that works once, in one browser. The page is new every five
     seconds, while the centre runs or afterwards. Ctrl-C ends it.
     """
-    from veilnet.cli._shared import tell_address
     from veilnet.studio.live_page import serve_live
 
     serve_live(store, port=port, started=tell_address)
@@ -155,6 +158,7 @@ def _read(
     cert: Path = option(
         "--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.", required=True
     ),
+    history: bool = option("--history", "Estimates that are not the newest: revisions, and what came late."),
     count: int | None = option("--count", "End after so many estimates; never if left out.", at_least=1),
     root: str = ROOT,
 ) -> int:
@@ -169,7 +173,7 @@ def _read(
     from veilnet.live.reading import Reader
     from veilnet.live.topics import Topics
 
-    ended = when_told_to_end()
+    ended = stop_signal()
     coming = itertools.count(1)
 
     def estimated(table: dict[str, Any]) -> None:
@@ -181,8 +185,9 @@ def _read(
             ended.set()
 
     reader = Reader(
-        Topics(root), Credentials(cert), read_address(broker), say=speaker("live read"), estimated=estimated
-    )
+        Topics(root), Credentials(cert), read_address(broker), say=speaker("live read"), estimated=estimated,
+        history=history,
+    )  # fmt: skip
     reader.start()
     try:
         ended.wait()
@@ -200,8 +205,6 @@ def _rotate(
     The centre goes on with the same store, which remembers up to which epoch all was put away: messages of those
     epochs are refused, so that nobody can have last year's count again. A store begun by hand knows nothing of that.
     """
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import tell
     from veilnet.live.centre_store import EPOCHS_KEPT, CentreStore
 
     if not store.is_file():
@@ -215,6 +218,25 @@ def _rotate(
     return 0
 
 
+def _backup(
+    store: Path = argument("The centre's --out, while it runs or not."),
+    copy: Path = argument("A new file for the copy."),
+) -> None:
+    """Copy a centre's store to a new file, as it is at one moment, while the centre goes on.
+
+    What the centre took in since comes again only if agents still have it: they forget what was acknowledged. An
+    agent's store is never copied: brought back, it would draw noise for readings that were sent already.
+    """
+    from veilnet.io.agent_ledger import KIND
+    from veilnet.io.agent_store import NO_COPIES
+    from veilnet.live.status import copy_store, kind_of
+
+    if kind_of(store) == KIND:
+        raise InvalidRequest(f"{store}: is an agent's store, and is not copied. {NO_COPIES}")
+    copy_store(store, copy)
+    tell(f"{copy} is what {store} was at one moment.")
+
+
 def _status(
     stores: list[Path] = argument("The centre's --out, or an agent's --store; several, if you like."),
     json: bool = JSON,
@@ -225,7 +247,6 @@ def _status(
     how many epochs it is behind, when it was last heard, what was refused and why. Of an agent: releases, what waits
     to be acknowledged, and what is left of its budget.
     """
-    from veilnet.cli._shared import print_json
     from veilnet.cli._views import show_centre
     from veilnet.io.agent_ledger import KIND
     from veilnet.live.status import agent_status, kind_of, read_status
@@ -247,11 +268,11 @@ def _status(
 
 
 def _show_agent(agent: str, ledger: Any) -> None:
-    from veilnet.cli._shared import tell
+    from veilnet._core.words import counted
 
     left = "no budget" if ledger.left is None else f"{ledger.left} more within its budget"
     tell(
-        f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {ledger.missed} epochs missed, "
+        f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {counted(ledger.missed, 'epoch')} missed, "
         f"{ledger.waiting} messages not acknowledged, {ledger.refused} refused by the centre; {left}; "
         f"head {ledger.head}"
     )
@@ -265,4 +286,5 @@ commands: dict[str, Callable[..., object]] = {
     "page": _page,
     "read": _read,
     "rotate": _rotate,
+    "backup": _backup,
 }

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import veilnet as vn
 from veilnet.cli import extract
 from veilnet.cli._command_line import (
     JSON,
@@ -20,6 +21,7 @@ from veilnet.cli._command_line import (
     argument,
     option,
 )
+from veilnet.cli._shared import amounts, asked_for, check_file, print_json, progress, show, table, tell
 
 if TYPE_CHECKING:
     from veilnet.centre.estimates import Estimate
@@ -39,7 +41,6 @@ _DEMO_PARTS, _DEMO_AGENTS, _DEMO_READINGS, _DEMO_PARAMETERS = 40, 5000, 4, 16
 
 def check(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSON) -> None:
     """Say how much privacy is free; nothing is written."""
-    from veilnet.cli._shared import print_json, tell
     from veilnet.cluster import check
 
     verdict = _called(check, folder, cluster)
@@ -67,7 +68,6 @@ def design(
     json: bool = JSON,
 ) -> None:
     """Find what each agent should send, and write it beside the parts; without a target, the most that is free."""
-    from veilnet.cli._shared import amounts, asked_for, print_json, tell
     from veilnet.cluster import design
 
     request: dict[str, Any] = {
@@ -89,7 +89,6 @@ def design(
 def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSON) -> int:
     """Recompute every promise of the plan, from the files alone; exit code 1 where one is not confirmed."""
     from veilnet._core.words import join_names
-    from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cluster import open_parts, verify
 
     found: Certificate = _called(verify, folder, cluster)
@@ -98,7 +97,7 @@ def verify(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JS
     else:
         public = join_names(list(open_parts(folder).public))
         rows = [_in_words(each, public) for each in found.findings]
-        console.print(table(["what", "promised", "found", "confirmed"], rows))
+        show(table(["what", "promised", "found", "confirmed"], rows))
         tell("Every promise is confirmed." if found.ok else "NOT confirmed: do not use this plan.")
     return 0 if found.ok else 1
 
@@ -112,7 +111,6 @@ def audit(
     json: bool = JSON,
 ) -> int:
     """Recompute every promise, and simulate all agents: their noise, and the errors of attacker and centre."""
-    from veilnet.cli._shared import check_file
     from veilnet.cli.audit import tell_report
     from veilnet.cluster import audit
 
@@ -133,7 +131,6 @@ def sanitize(
 
     Agents in service run files of their own ('veilnet parts extract').
     """
-    from veilnet.cli._shared import print_json
     from veilnet.cluster import sanitize
 
     if seed is not None:
@@ -158,13 +155,12 @@ def fuse(
     folder: Path = FOLDER,
     messages: Path = argument("A folder of messages."),
     out: Path | None = option(
-        "--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."
+        "--out", "Output file, .csv or .jsonl, written atomically; standard output if left out."
     ),
     cluster: str | None = CLUSTER,
     json: bool = option("--json", "JSON lines, or with --out a JSON summary."),
 ) -> None:
     """Estimate the public parameters in every row; estimates say how many agents are missing in it."""
-    from veilnet.cli._shared import print_json
     from veilnet.cluster import fuse, open_messages
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
@@ -204,8 +200,6 @@ def demo(
 
     import numpy as np
 
-    import veilnet as vn
-    from veilnet.cli._shared import print_json, tell
     from veilnet.cluster import connect, design, save_parts, verify
 
     with tempfile.TemporaryDirectory(prefix="veilnet-demo-") as place, connect(cluster) as client:
@@ -267,8 +261,7 @@ def _called(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:
 
 @contextmanager
 def _telling(what: str) -> Iterator[Callable[[str, float], None]]:
-    """What is told of a long run: a bar on a terminal, and a line wherever it runs when workers are lost."""
-    from veilnet.cli._shared import progress
+    """The progress of a long run: a bar on a terminal, and a line wherever it runs when workers are lost."""
     from veilnet.cluster.running import LOST
 
     said: set[str] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import veilnet as vn
+from veilnet._core.errors import InvalidRequest
 from veilnet.cli._command_line import (
     JSON,
     PRIVACY,
@@ -13,6 +15,8 @@ from veilnet.cli._command_line import (
     argument,
     option,
 )
+from veilnet.cli._shared import asked_for, print_json, tell
+from veilnet.model.doubts import doubt_notes
 
 
 def command(
@@ -32,12 +36,8 @@ def command(
     json: bool = JSON,
 ) -> None:
     """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
-    import veilnet as vn
-    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.refitting import refit
-    from veilnet.cli._shared import asked_for, print_json, tell
     from veilnet.io.plan_reading import check_destination
-    from veilnet.model.doubts import doubt_notes
 
     asked = asked_for(privacy, private_error, utility_loss, public_error)
     old = vn.Plan.load(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from veilnet.cli._command_line import argument, option
+from veilnet.cli._shared import check_file, progress, show, tell
 
 
 def command(
@@ -27,7 +28,6 @@ def command(
     cost; what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified
     first. Of a plan of symbols: what nobody can guess, what each symbol means, and how evidence adds up over rows.
     """
-    from veilnet.cli._shared import check_file, console, progress, tell
     from veilnet.cli._symbols import is_symbols
     from veilnet.io.audit_files import load_audit
     from veilnet.io.plan_files import file_names
@@ -51,5 +51,5 @@ def command(
     made.save(out)
     tell(made.title)
     if curve is not None and curve.interrupted:
-        console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
+        show(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
     tell(f"Wrote {out}: open it in any browser.")

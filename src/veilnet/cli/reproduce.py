@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from veilnet._core.errors import InvalidRequest
 from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._shared import print_json, progress, show, table
 
 if TYPE_CHECKING:
     from veilnet.paper import Settings
@@ -52,8 +54,6 @@ def command(
     """
     import time
 
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import console, print_json, progress, table
     from veilnet.paper import Settings, reproduce
     from veilnet.paper.figures import FIGURES
 
@@ -89,15 +89,15 @@ def command(
             {"folder": done.folder, "measured": done.measured, "seconds": seconds, "claims": done.claims}
         )
         return
-    console.print(
+    show(
         table(
             ["figure", "the paper says", "agree"],
             [[claim.figure, claim.says, claim.verdict] for claim in done.claims if claim.figure in figures],
         )
     )
     rest = "; the others were there" if done.measured < draws else ""
-    console.print(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s{rest}.")
-    console.print(f"Wrote {done.folder}: README.md has the numbers behind each line.")
+    show(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s{rest}.")
+    show(f"Wrote {done.folder}: README.md has the numbers behind each line.")
 
 
 def _one_draw(
@@ -106,8 +106,6 @@ def _one_draw(
     """The rows of one draw, by figure. refused: options that have no effect on it."""
     import sys
 
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import print_json
     from veilnet.paper import measure_draw
     from veilnet.paper.figures import FIGURES
     from veilnet.paper.runs import need_extras

@@ -10,11 +10,11 @@ from pathlib import Path
 from secrets import randbits
 from typing import TYPE_CHECKING
 
+from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
 from veilnet.cli._lines import LINES_AT_ONCE, say_unused_times, speaker, with_first
 
 if TYPE_CHECKING:
-    from veilnet._core.errors import InvalidRequest
     from veilnet.agent.randomness import NoiseSource
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.agent_store import AgentStore
@@ -29,7 +29,7 @@ say = speaker("sanitize")
 def command(
     sanitizer: Path = argument("This agent's file in a plan folder."),
     source: Path | None = option("--in", "Readings; standard input if left out."),
-    out: Path | None = option("--out", "Messages, replaced when all are there; standard output if left out."),
+    out: Path | None = option("--out", "Output file, written atomically; standard output if left out."),
     store: Path | None = option(
         "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
     ),
@@ -37,7 +37,7 @@ def command(
     again: bool = option(
         "--again", "Release readings that were released before, with fresh noise, once more."
     ),
-    format: str | None = option("--format", "csv or jsonl; told from the names."),
+    format: str | None = option("--format", "csv or jsonl; default: by the file names."),
     header: bool | None = HEADER,
     time: str | None = option(
         "--time", "The column of times, if it is not called time: sent, to align rows."
@@ -107,8 +107,6 @@ def _check_options(
     flush: bool,
     seed: int | None,
 ) -> None:
-    from veilnet._core.errors import InvalidRequest
-
     if store is None and budget is not None:
         raise InvalidRequest("--budget: it is kept in a store; give --store")
     if store is not None and seed is not None:
@@ -122,8 +120,6 @@ def _check_options(
 
 def _bare(agent: Sanitizer | SymbolAgent, *, summed: bool, store: Path | None) -> Sanitizer | SymbolAgent:
     """The agent as it runs; a member of a sum without its group, where a simulation was asked for."""
-    from veilnet._core.errors import InvalidRequest
-
     group = getattr(agent, "summed", None)
     if group is None:
         if summed:
@@ -170,7 +166,6 @@ class _Run:
     """One run: read, look, reserve, draw, record, send, block by block."""
 
     def __init__(self, asked: _Asked, opened: ExitStack) -> None:
-        from veilnet._core.errors import InvalidReading
         from veilnet.io.message_streams import MessageMark
         from veilnet.io.outbox import Unsealed
         from veilnet.io.reading_streams import ReadingReader
@@ -220,7 +215,6 @@ class _Run:
 
     def _opened(self, opened: ExitStack) -> AgentStore:
         """The agent's store, or one for this run alone."""
-        from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
         from veilnet.io.agent_store import AgentStore, begin_agent_store
         from veilnet.io.row_keys import COUNTED
 
@@ -242,12 +236,12 @@ class _Run:
                 f"--budget: {path} was begun with {store.budget or 'none'}, found {asked.budget}; a store keeps its "
                 "budget: leave the option out, or begin a store for another x"
             )
-        store.keep_to(self._told_by())
+        store.keep_to(self._identified_by())
         store.give_back()
         return store
 
-    def _told_by(self) -> str:
-        """How rows are told apart, in words; steps of times as a live agent counts them."""
+    def _identified_by(self) -> str:
+        """How rows are identified, in words; steps of times as a live agent counts them."""
         from veilnet.live.epochs import epochs_of
 
         times = self._reader.times
@@ -267,12 +261,14 @@ class _Run:
         from veilnet.io.outbox import Sink, added_to
 
         asked, agent, store = self._asked, self._agent, self._agent.store
-        told, columns, out = asked.agent.memory is not None, asked.agent.sent, asked.out
+        says_missed, columns, out = asked.agent.memory is not None, asked.agent.sent, asked.out
         # With another memory that it had before; a stream begins with a row that was missed.
-        before = [store.last_epoch] if told and not agent.remembers and store.last_epoch else []
+        before = [store.last_epoch] if says_missed and not agent.remembers and store.last_epoch else []
         first = message_lines(asked.sent_as, before, np.full((len(before), columns), np.inf), self._mark)
         if asked.store is not None and out is not None and (out.is_file() or not out.exists()):
-            with added_to(out, store, asked.sent_as, columns, self._mark, told=told, first=first) as sink:
+            with added_to(
+                out, store, asked.sent_as, columns, self._mark, says_missed=says_missed, first=first
+            ) as sink:
                 yield sink
             return
         with ExitStack() as stack:
@@ -285,7 +281,7 @@ class _Run:
                     messages.flush()
 
             write(message_header(asked.sent_as, columns, self._mark) + first)
-            yield Sink(store, asked.sent_as, columns, self._mark, write, told=told)
+            yield Sink(store, asked.sent_as, columns, self._mark, write, says_missed=says_missed)
             messages.flush()
 
     def to_the_end(self) -> None:
@@ -358,21 +354,19 @@ class _Run:
         if fed.without:
             many = f"{fed.gaps} gaps, the longest of {counted(fed.longest, 'row')}"
             where = "one gap" if fed.gaps == 1 else many
-            say(f"{counted(fed.without, 'row')} without a line, in {where}: told as missed")
+            say(f"{counted(fed.without, 'row')} without a line, in {where}: reported as missed")
         if missed:
-            told = "is told so" if self._asked.agent.memory is not None else "sees that they are missing"
+            centre = "knows it" if self._asked.agent.memory is not None else "sees that they are missing"
             say(
-                f"{missed} of {sent + missed} rows were not sent; the centre {told}, and can tell from "
+                f"{missed} of {sent + missed} rows were not sent; the centre {centre}, and learns from "
                 "it that a reading was faulty"
             )
         return 1 if missed or self._exhausted else 0
 
 
 def _times_number_no_rows(what: str) -> InvalidRequest:
-    from veilnet._core.errors import InvalidRequest
-
     return InvalidRequest(
-        f"{what}: this plan is for a stream, whose rows follow one another in equal steps, and does not say how long "
-        "one is, so that times do not number rows. Nothing was sent. Ask for a plan that says so (design --step), or "
-        "put a column 'row' beside the times: 1 more for every step of time, also for steps that were not read"
+        f"{what}: this plan is for a stream, and does not say how long a row takes, so times do not number rows. "
+        "Nothing was sent. Ask for a plan that says so (design --step), or add a column 'row' that counts the "
+        "steps of time, also those without a reading"
     )

@@ -1,10 +1,12 @@
-"""``veilnet sign``: whoever designs a plan signs its files."""
+"""``veilnet sign``: the designer of a plan signs its files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._shared import print_json, tell
 
 
 def command(
@@ -25,8 +27,6 @@ def command(
     public key by another way than the plan's files. They refuse a version older than one they ran, and what has
     expired: sign again, the same plan or a new one, before that.
     """
-    from veilnet._core.errors import InvalidPlan, InvalidRequest
-    from veilnet.cli._shared import print_json, tell
     from veilnet.cli._symbols import is_symbols, unconfirmed
     from veilnet.io.signing import make_key, sign_files
     from veilnet.io.statements import StatedPromise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from veilnet.cli._command_line import PORT, argument
+from veilnet.cli._shared import tell_address
 
 
 def command(
@@ -17,7 +18,6 @@ def command(
 
     It listens on this machine only and prints an address that works once, in one browser. Ctrl-C ends it.
     """
-    from veilnet.cli._shared import tell_address
-    from veilnet.studio.serving import serve
+    from veilnet.studio.loopback import serve
 
     serve(given, port=port, started=tell_address)

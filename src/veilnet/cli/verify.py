@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import JSON, argument, option
+from veilnet.cli._command_line import ACCEPT, JSON, PAPER, VERBOSE, argument
+from veilnet.cli._shared import print_json, show, table, tell, tell_next
+from veilnet.model.doubts import Doubt, accepted, doubt_notes
 
 if TYPE_CHECKING:
     from veilnet.bounds.detectability import Detectability
-    from veilnet.model.doubts import Doubt
     from veilnet.model.network import Network
     from veilnet.plans.verification import SavedPlan
 
@@ -20,9 +21,9 @@ def command(
     network: Path | None = argument(
         "The network file you trust; without it, the plan's own is taken on trust.", default=None
     ),
-    accept: list[str] | None = option(
-        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
-    ),
+    accept: list[str] | None = ACCEPT,
+    paper: bool = PAPER,
+    verbose: bool = VERBOSE,
     json: bool = JSON,
 ) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
@@ -34,11 +35,9 @@ def command(
     """
     from veilnet._core.words import join_names
     from veilnet.bounds.detectability import detectability, secrets_headlines
-    from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cli._symbols import is_symbols, refuse_other, verify_symbols
-    from veilnet.cli._views import check_rows, detectability_json
+    from veilnet.cli._views import check_rows, detectability_json, paper_line
     from veilnet.io.plan_reading import read_plan_folder
-    from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
     from veilnet.plans.verification import verify
     from veilnet.verdict.notes import notes_on_readings
@@ -62,31 +61,35 @@ def command(
         secrets = detectability(saved.network, saved.sanitizers) if ok else {}
         warned = secrets_headlines(saved.network, secrets)
         for sentence in warned:
-            console.print(sentence, soft_wrap=True)
+            tell(sentence)
+        confirmed = f"Every promise is confirmed{', in the model' if warned else ''} ({len(checks)} checks)."
+        show(confirmed if ok else "NOT confirmed: do not use this plan.")
         for name, seen in secrets.items():
-            console.print(f"{name}: {seen.in_words(saved.network.unit(name))}.", soft_wrap=True)
-        rows = check_rows(checks, join_names(list(saved.network.public)))
-        console.print(table(["what", "promised", "found", "confirmed"], rows))
+            tell(f"{name}: {seen.in_words(saved.network.unit(name))}.")
+        shown = [check for check in checks if verbose or not check.ok]
+        if shown:
+            rows = check_rows(shown, join_names(list(saved.network.public)))
+            show(table(["what", "promised", "found", "confirmed"], rows))
         for check in checks:
-            if check.note:
-                console.print(f"- {check.what}: {check.note}")
+            if check.note and check.note not in notes:
+                show(f"- {check.what}: {check.note}")
         if ok:
-            console.print(_errors(saved, secrets))
+            show(_errors(saved, secrets))
+        if paper:
+            show(paper_line(saved.promise.utility, saved.promise.privacy))
         if network is None:
-            console.print(
+            show(
                 f"The plan's own network was taken on trust: 'veilnet verify {plan} NETWORK' checks that it is yours."
             )
         for note in (*notes, *doubt_notes(doubts)):
             tell(note)
-        confirmed = "Every promise is confirmed, in the model." if warned else "Every promise is confirmed."
-        console.print(confirmed if ok else "NOT confirmed: do not use this plan.")
+        if ok and plan.is_dir():
+            tell_next("audit", plan)
     return 0 if ok else 1
 
 
 def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
     """Those of the trusted network, or else of the plan's own; what was accepted for the plan stays so."""
-    from veilnet.model.doubts import accepted
-
     if trusted is None:
         return planned.doubts
     known = {doubt.name for doubt in trusted.doubts}

@@ -35,7 +35,7 @@ from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of, subgaus
 from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
-from veilnet.cluster.fusing import known_from, told_by, view_of
+from veilnet.cluster.fusing import known_from, view_of, weights_of
 from veilnet.cluster.messages import part_generator, release_of
 from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.cluster.plans import plan_name, promise_of, sent_by
@@ -45,8 +45,6 @@ from veilnet.designs.questions import read_count
 from veilnet.model.network import Network
 from veilnet.model.readings import MOST_DRAWS, dither_variance
 from veilnet.plans.certificate import Certificate, Promise
-
-__all__ = ["audit"]
 
 ROWS = 1000
 """Rows that are simulated when nothing is said."""
@@ -68,7 +66,7 @@ def audit(
     parts: the network, or its folder; it was designed.
     rows:  how many rows of readings are simulated: the more, the smaller a leak that is found (an error variance a
            third below its promise at 1,000 rows, a tenth below it at 15,000).
-    seed:  of what is simulated.
+    seed:  of the simulation.
 
     The other arguments are those of :func:`veilnet.cluster.check`. A sound plan fails with a chance of at most one
     in a million (``report.false_alarm``). What else :func:`veilnet.audit` looks at (learned attackers, collusion,
@@ -256,8 +254,8 @@ def _simulated(
     network, (stack,), rows = sent.network, sent.stacks, len(messages)
     assert stack.grid is not None  # a part of a plan always has one
     lost = np.asarray(~np.isfinite(messages).all(axis=2))
-    told = told_by(sent, whole)
-    deviations = messages.reshape(rows, -1) - told.expected
+    weighed = weights_of(sent, whole)
+    deviations = messages.reshape(rows, -1) - weighed.expected
     deviations[np.repeat(lost, messages.shape[2], axis=1)] = 0.0
     offset, steps = (network.blocks.groups[0].take(each) for each in (network.offset, network.steps))
     added = messages - np.einsum("tcn,ckn->tck", readings - offset, stack.compression)
@@ -271,7 +269,7 @@ def _simulated(
     furthest = np.where(own > 0, np.inf, stack.grid * (1 + _ROUNDED) + dither)
     least = np.min(chances, axis=1)
     return Simulated(
-        deviations @ told.weights, told.rows.T @ told.rows, int(np.sum(lost)),
+        deviations @ weighed.weights, weighed.rows.T @ weighed.rows, int(np.sum(lost)),
         int(np.sum(np.abs(added) > furthest)), int(np.sum(noisy)),
         (float(np.min(least)), names[int(np.argmin(least))]),
     )  # fmt: skip

@@ -33,13 +33,10 @@ from veilnet.plans.certificate import Certificate, Finding, Promise, certify, co
 from veilnet.recheck.route import Recheck
 from veilnet.verdict.shares import public_weights, share_tolerance
 
-__all__ = ["check", "design", "verify"]
-
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
-_SLACK = (
-    1e-9  # by so much, relative to 1 plus the limit, a target may be above what rounding makes of its limit
-)
+# by so much, relative to 1 plus the limit, a target may be above what rounding makes of its limit
+_SLACK = 1e-9
 
 Answers = Iterable[tuple[PlanSums, Mapping[str, Any]]]
 """Sums of a plan and how it was found, each with more room for rounding than the one before."""
@@ -217,10 +214,10 @@ def verify(
     The arguments are those of :func:`check`. The certificate says what was promised and what was found.
     """
     network = opened(parts)
-    promise, told = promise_of(network)
+    promise, stated = promise_of(network)
     sums: PlanSums = over_parts(certificate_sums, network, client=client, progress=progress, what="verifying")
     with one_thread():
-        if not np.all(np.abs(told.H.T @ told.H - sums.raw) <= SAME_INFORMATION * np.trace(sums.raw)):
+        if not np.all(np.abs(stated.H.T @ stated.H - sums.raw) <= SAME_INFORMATION * np.trace(sums.raw)):
             raise InvalidPlan(
                 f"{network.folder}: its plan says another triangle than raw readings; design once more"
             )

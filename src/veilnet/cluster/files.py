@@ -43,7 +43,7 @@ def kept_arrays(path: Path) -> Arrays | None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays as one file; a full disk is told with the part's name."""
+    """Write arrays as one file; a full disk raises an error with the part's name."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     try:

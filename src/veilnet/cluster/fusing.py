@@ -4,7 +4,7 @@ Agent i's message is z_i = C_i H_i x + e_i around the prior mean, e_i of covaria
 W_i M_i W_i' = I and A_i = W_i C_i H_i, all messages of a row come down to b = Σ A_i'W_i z_i and J = Σ A_i'A_i, over
 those who sent. Both are sums over agents, so parts of the network answer with theirs. x is taken in coordinates where
 the raw readings and the prior have the identity as information, as in one piece (:mod:`veilnet.centre.messages`): J
-then has eigenvalues of at most one, and what is known at all is told from rounding.
+then has eigenvalues of at most one, and what is known at all is distinguished from rounding.
 
 Where agents are missing in a row, J is summed up anew from those who are there, by blocks: nothing is ever
 subtracted, so that one agent who knew much and fell silent costs no digits of what the others tell.
@@ -35,8 +35,6 @@ from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.cluster.plans import promise_of, senders_of, sent_by, silent_in
 from veilnet.cluster.running import over_parts
 from veilnet.model.network import Network
-
-__all__ = ["MissingAgents", "fuse"]
 
 _NUMBERS_AT_ONCE = 2**22  # of the information in rows with gaps, that a task may answer with
 _BLOCK = 16  # agents whose information is summed together, at least
@@ -100,7 +98,7 @@ class MessageWeights:
     expected: Array
 
 
-def told_by(sent: Mechanisms, whole: Network) -> MessageWeights:
+def weights_of(sent: Mechanisms, whole: Network) -> MessageWeights:
     """What the messages of some agents of a network tell."""
     whiten, rows, expected = whitened_messages(sent, prior_mean(whole), whole)
     return MessageWeights(rows, np.ascontiguousarray(whiten.applied(rows.T).T), expected)
@@ -150,17 +148,17 @@ def arrived_sums(part: PartFile, messages: Messages, rows: slice, whole: Network
         count, nobody = len(range(*rows.indices(messages.rows))), len(senders_of(sent))
         nothing = np.zeros((count, length)), np.zeros((length, length)), np.zeros(0, np.intp)
         return Arrived(*nothing, np.zeros((0, length, length)), np.full(count, nobody, dtype=np.intp))
-    told, numbers = told_by(sent, whole), given[rows]
+    found, numbers = weights_of(sent, whole), given[rows]
     silent = silent_in(sent, numbers)
     gaps = np.flatnonzero(silent.any(axis=1))
-    deviations = numbers - told.expected
+    deviations = numbers - found.expected
     present = np.zeros((0, length, length))
     if gaps.size:
         owners = np.repeat(np.arange(silent.shape[1]), sent.blocks.sizes[senders_of(sent)])
         deviations[gaps] = np.where(silent[gaps][:, owners], 0.0, deviations[gaps])
-        present = _information_of_present(told.rows, owners, silent[gaps])
-    information = told.rows.T @ told.rows
-    return Arrived(deviations @ told.weights, information, gaps, present, silent.sum(axis=1).astype(np.intp))
+        present = _information_of_present(found.rows, owners, silent[gaps])
+    information = found.rows.T @ found.rows
+    return Arrived(deviations @ found.weights, information, gaps, present, silent.sum(axis=1).astype(np.intp))
 
 
 def _information_of_present(rows: Array, owners: Integers, silent: Booleans) -> Array:
@@ -189,7 +187,7 @@ def known_from(whole: Network, information: Array) -> Knowledge:
 
 
 def view_of(whole: Network, information: Array, wanted: Array) -> View:
-    """What messages of this information tell of some rows of x; the gain is that of b, (rows, L)."""
+    """What messages of this information say about some rows of x; the gain is that of b, (rows, L)."""
     found = known_from(whole, information)
     directions, sharpness = found.directions[:, found.known].T, found.sharpness[found.known]
     return View.through(

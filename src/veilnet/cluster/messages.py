@@ -38,8 +38,6 @@ from veilnet.designs.questions import read_count
 from veilnet.io._kinds import TEXT, WHOLE, YES, Table
 from veilnet.model.network import Network
 
-__all__ = ["Messages", "Sanitized", "open_messages", "sanitize", "save_messages"]
-
 FORMAT = "veilnet-messages/1"
 _FIELDS = Table(plan=TEXT, rows=WHOLE, private=YES)
 
@@ -274,7 +272,7 @@ def sanitized_part(part: PartFile, readings: Path, messages: Path, plan: str, se
 
 
 def part_generator(name: str, seed: int, purpose: int) -> np.random.Generator:
-    """What a seed stands for in a part, for a purpose: the same whoever works on the part, and of no other part."""
+    """What a seed stands for in a part, for a purpose: the same for every worker, and for no other part."""
     return np.random.default_rng([seed, purpose, int(name.removeprefix("part-").removesuffix(".npz"))])
 
 

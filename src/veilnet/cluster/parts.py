@@ -33,8 +33,6 @@ from veilnet.model.network import Network
 from veilnet.model.prior import Prior
 from veilnet.model.readings import MOST_DRAWS
 
-__all__ = ["Part", "PartFile", "Parts", "Stack", "open_parts", "opened", "save_parts"]
-
 FORMAT = "veilnet-parts/1"
 _FIELDS = Table(
     parameters=WHOLE,
@@ -166,7 +164,7 @@ class Stack(Network):
 
 @dataclass(frozen=True)
 class PartFile:
-    """One part of a folder, for whoever works on it: read when it is asked for.
+    """One part of a folder, for its worker: read when it is asked for.
 
     folder: of the network.
     name:   of the part, "part-00000.npz".

@@ -43,9 +43,8 @@ _FIELDS = Table(
     agents=WHOLE, readings=WHOLE, numbers_sent=WHOLE, utility=FIGURE, privacy=FIGURES, limit=FIGURES, targets=FIGURES,
     floors=FIGURES, most_loss=Maybe(FIGURE), power=Maybe(FIGURES), triangle=PACKED,
 )  # fmt: skip
-_ROUNDING = (
-    1e-9  # what is free may miss the limit by so much, relative to 1 plus the limit, where it reaches it
-)
+# what is free may miss the limit by so much, relative to 1 plus the limit, where it reaches it
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.spelling import names_keywords
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
@@ -28,6 +29,7 @@ from veilnet.designs.questions import (
     read_gap,
     read_power,
     refuse_above_limit,
+    refuse_public_and_private,
     refuse_worst_above_limit,
     worst_above_ceiling,
 )
@@ -53,8 +55,6 @@ from veilnet.sums.merging import SumGroups, merged, read_summed
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
-__all__ = ["Method", "design"]
-
 Method = Literal["auto", "perfect", "noise", "power", "joint", "alternating"]
 _SWEEPS = 20  # of Algorithm 3, when nothing is said
 _NOT_FOR_STREAMS = {
@@ -64,6 +64,7 @@ _NOT_FOR_STREAMS = {
 }
 
 
+@names_keywords
 def design(
     network: Network,
     privacy: Target | Mapping[str, Target] | None = None,
@@ -193,6 +194,7 @@ def design(
 def _as_asked(network: Network, summed: Any, model_error: float | None, step: Any) -> Network:
     """The network with the groups, model error and step that a design is asked for."""
     expect(network, Network, "network")
+    refuse_public_and_private(network)
     groups = read_summed(summed)
     network = network if groups is None else merged(network, groups)
     if model_error is not None:

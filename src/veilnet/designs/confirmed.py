@@ -10,6 +10,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import outlook
+from veilnet.bounds.streams.gaps import GAP_PRIVACY
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
@@ -22,7 +23,9 @@ Answer = tuple[Mapping[str, Sanitizer], Mapping[str, Any]]
 """What every agent sends, and how that was found."""
 
 
-def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked) -> Plan:
+def confirmed_plan(
+    network: Network, answers: Iterable[Answer], asked: Asked, gap_privacy: float | None = GAP_PRIVACY
+) -> Plan:
     """The first answer that the recheck confirms; InvalidPlan, with what to change, where there is none.
 
     An answer for a stream has to keep its promise to the last bit as it is handed out, too: what a search promises
@@ -33,7 +36,9 @@ def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked) ->
         try:
             known = outlook(network, sanitizers) if network.is_stream else None
             if known is None or asked.met_by(-known.utility, known.privacy):
-                return make_plan(network, sanitizers, "joint", asked, details=details, known=known)
+                return make_plan(
+                    network, sanitizers, "joint", asked, details=details, known=known, gap_privacy=gap_privacy
+                )
         except InvalidPlan as error:
             refusal = refusal or error
         except InvalidRequest as error:  # rounding spoils the steady state of a stream

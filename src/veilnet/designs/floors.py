@@ -1,7 +1,7 @@
 """Paying never buys less: what is free stays a floor of every plan that is paid for, unless someone says otherwise.
 
 At no loss the shares reach every ceiling at once, so the vector of all ceilings is feasible within any loss. A plan
-that is paid for may not hide a private parameter less than that, whoever else it is made for. A number asked of the
+that is paid for may not hide a private parameter less than that, for the sake of any other. A number asked of the
 parameter says otherwise, since it is what is asked; so does ``give_up``.
 
 A floor that is finite is one more constraint of the search. Where the free plan tells nothing at all of a parameter

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
+from veilnet._core.spelling import names_keywords
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import join_names, number, times
@@ -23,7 +25,13 @@ from veilnet.designs.floors import FlooredCurve
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
-from veilnet.designs.questions import read_asked, read_count, read_gap, refuse_worst
+from veilnet.designs.questions import (
+    read_asked,
+    read_count,
+    read_gap,
+    refuse_public_and_private,
+    refuse_worst,
+)
 from veilnet.designs.secrets import SeenAtMost
 from veilnet.designs.standard_errors import Times
 from veilnet.designs.tradeoff import Tradeoff
@@ -36,8 +44,7 @@ from veilnet.verdict.exact_test import Verdict, check
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Frontier", "Point", "frontier", "through"]
-
+_LITTLE, _MUCH = 1.1, 1.5  # times a private and a public error between two points: more is a cliff
 _POINTS = 20
 _POINTS_OR_LIST = "points: it counts points where no list is given; leave it out, or privacy="
 # How far beyond the ceiling a curve goes when no prior limits it.
@@ -120,6 +127,23 @@ class Frontier:
             f"{times(1 + self.ceiling)}; if nothing were sent, {times(1 + self.limit)}."
         )
 
+    @property
+    def cliff(self) -> str:
+        """Where a little more privacy costs very much, in words; nothing where it does so nowhere."""
+        if self.seen:
+            return ""
+        points = sorted((each for each in self.rows if each.plan is not None), key=lambda each: each.asked)
+        for low, high in pairwise(points):
+            private, public = (1 + high.asked) / (1 + low.asked), (1 - high.utility) / (1 - low.utility)
+            if private <= _LITTLE**2 and public >= _MUCH**2:
+                prices = [
+                    f"where the private error grows {times(1 + each.asked)}, the public one grows "
+                    f"{times(1 - each.utility)}"
+                    for each in (low, high)
+                ]
+                return f"Beware of a cliff: {'; '.join(prices)}."
+        return ""
+
     def _drawn(self, asked: float) -> float:
         """Where a plot shows it: a growth p as a ratio of standard errors, what is asked of secrets as it is."""
         return asked if self.seen else float(np.sqrt(1 + asked))
@@ -190,11 +214,7 @@ class Frontier:
             if start != end:
                 reach = f"down to {number(self.ceiling)}" if self.seen else f"up to {times(1 + self.ceiling)}"
                 axes.axvspan(
-                    start,
-                    end,
-                    color="tab:green",
-                    alpha=0.15,
-                    label=f"free: {reach} nothing is lost",
+                    start, end, color="tab:green", alpha=0.15, label=f"free: {reach} nothing is lost"
                 )
             axes.axvline(end, color="tab:green", linestyle="--")
         if np.isfinite(self.limit):
@@ -223,6 +243,7 @@ class Frontier:
             elif point.method != "perfect":
                 grows = times(1 - point.utility)
                 lines.append(f"- {self.level(point.asked)}: the standard error of {public} grows {grows}")
+        lines += [self.cliff] if self.cliff else []
         if self.interrupted:
             lines.append(f"The search was interrupted: these are the {len(self.rows)} points found so far.")
         return "\n".join(lines)
@@ -233,6 +254,7 @@ def _larger(variance: float) -> float:
     return 100 * (float(np.sqrt(1 + variance)) - 1)
 
 
+@names_keywords
 def frontier(
     network: Network,
     privacy: Sequence[float | Times | Mapping[str, SeenAtMost]] | Array | None = None,
@@ -261,6 +283,7 @@ def frontier(
     whatever else is in the list, but for this: a plan for more privacy serves for less, so the curve is monotone.
     """
     expect(network, Network, "network")
+    refuse_public_and_private(network)
     groups = read_summed(summed)
     if groups is not None:
         network = merged(network, groups)
@@ -274,6 +297,13 @@ def frontier(
     return with_its_dither(network, lambda tried: _frontier(tried, privacy, points, seed, prove, progress))
 
 
+def sketched(network: Network, levels: Sequence[float], progress: Progress | None) -> Frontier:
+    """A frontier to look at; that of a large stream is followed from what is free, level by level."""
+    return with_its_dither(
+        network, lambda tried: _frontier(tried, levels, None, 0, False, progress, sketch=network.is_stream)
+    )
+
+
 def _frontier(
     network: Network,
     privacy: Sequence[Any] | Array | None,
@@ -281,6 +311,7 @@ def _frontier(
     seed: int,
     prove: bool | float,
     progress: Progress | None,
+    sketch: bool = False,
 ) -> Frontier:
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
@@ -291,7 +322,7 @@ def _frontier(
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof_of_streams()
-    plans, interrupted = _plans(verdict, asked, seed, progress)
+    plans, interrupted = _plans(verdict, asked, SearchOptions(seed=seed, progress=progress, sketch=sketch))
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
@@ -388,9 +419,7 @@ def _read_levels(privacy: Any) -> list[float]:
     return levels
 
 
-def _plans(
-    verdict: Verdict, asked: list[float], seed: int, progress: Progress | None
-) -> tuple[dict[float, Plan], bool]:
+def _plans(verdict: Verdict, asked: list[float], options: SearchOptions) -> tuple[dict[float, Plan], bool]:
     """Level -> plan for all that can be reached, from one curve; and whether the search was stopped on the way."""
     levels = sorted({level for level in asked if level <= min(verdict.limit.values())})
     names = list(verdict.network.private)
@@ -398,23 +427,22 @@ def _plans(
     place = 0
 
     def tell(what: str, _part: float) -> bool | None:
-        if progress is not None:
-            answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
+        if options.progress is not None:
+            answers.append(options.progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
         return answers[-1] if answers else None
 
-    options = SearchOptions(seed=seed, progress=tell)
     tradeoff: Tradeoff | None = None
     curve: FlooredCurve | None = None
     plans: dict[float, Plan] = {}
     for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
         wanted = Asked(dict.fromkeys(names, level))
         if level <= min(verdict.ceiling.values()):
-            plans[level] = perfect_plan(verdict, wanted)
+            plans[level] = perfect_plan(verdict, wanted, gap_privacy=options.gap_privacy)
             continue
         if tell("begun", 0.0) is False:
             break
         if tradeoff is None or curve is None:
-            tradeoff = tradeoff_of(verdict, options)
+            tradeoff = tradeoff_of(verdict, replace(options, progress=tell))
             curve = tradeoff.curve(np.ones(len(names)), {})
         found = tradeoff.least_loss(wanted, curve)
         if False in answers:  # what a search had found when it was stopped may cost many times too much

@@ -263,7 +263,7 @@ def _explain(verdict: Verdict, targets: Mapping[str, float], most: Array) -> str
         blocked = f": {join_names(agents)} must send what reveals it" if agents else ""
         reason = f" ASUP does not hold{blocked}."
     return (
-        f"privacy: {name} was asked to reach {number(targets[name])}, but noise alone at perfect utility reaches "
-        f"at most {number(value)} (ceiling by any mechanism: {number(verdict.ceiling[name])}).{reason}"
+        f"privacy: {name} was asked to reach {number(targets[name])}; noise alone at perfect utility reaches at most "
+        f"{number(value)} (any mechanism: {number(verdict.ceiling[name])}).{reason}"
         " Ask for less, or use method='auto' to trade utility for privacy"
     )

@@ -10,16 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from veilnet.bounds.streams.gaps import GAP_PRIVACY
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
 
-def perfect_plan(verdict: Verdict, asked: Asked, *, remark: str | None = None) -> Plan:
+def perfect_plan(
+    verdict: Verdict, asked: Asked, *, remark: str | None = None, gap_privacy: float | None = GAP_PRIVACY
+) -> Plan:
     """The plan that reaches the ceiling of every private parameter with no loss of utility.
 
-    ``remark`` says why it is the answer where another way was asked for.
+    ``remark`` says why it is the answer where another way was asked for, ``gap_privacy`` is as in :func:`make_plan`.
     """
     shares = verdict.shares
     details: dict[str, Any] = {
@@ -36,7 +39,15 @@ def perfect_plan(verdict: Verdict, asked: Asked, *, remark: str | None = None) -
     details["ceiling_now"] = dict(verdict.ceiling_now)
     details["numbers_kept"] = int(sum(verdict.shares.orders.values()))
     made = verdict.shares.sanitizers
-    return make_plan(verdict.network, made, "perfect", lossless, details=details, known=verdict.known)
+    return make_plan(
+        verdict.network,
+        made,
+        "perfect",
+        lossless,
+        details=details,
+        known=verdict.known,
+        gap_privacy=gap_privacy,
+    )
 
 
 def reachable(verdict: Verdict) -> dict[str, dict[str, float]]:

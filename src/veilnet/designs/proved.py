@@ -17,6 +17,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
+from veilnet.bounds.knowledge import knowledge
 from veilnet.designs.floors import in_order
 from veilnet.designs.joint import (
     SETTINGS,
@@ -34,6 +35,7 @@ from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
+from veilnet.plans.every_direction import least_errors
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan, make_plan
 
@@ -118,9 +120,13 @@ def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int
 
 
 def _prove(plan: Plan, gap: float | None, weights: Mapping[str, float], progress: Progress) -> Proof | None:
-    if any(target > 0 for target in _asked(plan).values()) and plan.most_loss is None:
+    every = _of_every_direction(plan)
+    if plan.most_loss is None and (every or any(target > 0 for target in _asked(plan).values())):
         return prove_least_loss(
-            plan.network, _asked(plan), -plan.utility, gap, design=plan.sanitizers, progress=progress
+            *(plan.network, _asked(plan), -plan.utility, gap),
+            design=plan.sanitizers,
+            every=every,
+            progress=progress,
         )
     if plan.most_loss is None:
         return None
@@ -135,6 +141,19 @@ def _prove(plan: Plan, gap: float | None, weights: Mapping[str, float], progress
         design=plan.sanitizers,
         progress=progress,
     )
+
+
+def _of_every_direction(plan: Plan) -> dict[str, list[Array]]:
+    """name -> each M with G P̃ G' >= M, for parameters of several independent rows of which that is asked."""
+    found: dict[str, list[Array]] = {}
+    for name, rows in plan.network.private.items():
+        if len(rows) > 1 and np.linalg.matrix_rank(rows) == len(rows):
+            each = [] if name not in plan.seen else least_errors(plan.network, name, plan.seen[name])
+            if name in plan.worst_targets:
+                raw = knowledge(plan.network).error_covariance(rows)
+                each = [*each, (1 + plan.worst_targets[name]) * raw]
+            found |= {name: each} if each else {}
+    return found
 
 
 def _asked(plan: Plan) -> dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, refuse_unknown
+from veilnet._core.validation import ROUNDING, as_array, refuse_unknown
 from veilnet._core.words import join_names, number, times
 from veilnet.designs.secrets import SeenAtMost, read_seen
 from veilnet.designs.standard_errors import AtLeast, Times, as_privacy
@@ -261,3 +261,31 @@ def _at_least_zero(value: Any, what: str) -> float:
     if not np.isfinite(as_float) or as_float < 0:
         raise InvalidRequest(f"{what}: expected a finite number of at least 0, found {as_float}")
     return as_float
+
+
+def refuse_public_and_private(network: Network) -> None:
+    """Refuse a private parameter of which every row is a multiple of a public one: it cannot be known and hidden."""
+    for name, known in public_and_private(network).items():
+        raise InvalidRequest(
+            f"network: the private {name!r} is the public {known!r} up to a factor; it cannot be both, leave it "
+            "out of one of them"
+        )
+
+
+def public_and_private(network: Network) -> dict[str, str]:
+    """Private parameters of which every row is a multiple of a public one, with the first of those.
+
+    Entries are compared one by one, so that it does not depend on the units of parameters.
+    """
+    found = {}
+    for name, rows in network.private.items():
+        alike = np.array([[_is_multiple(row, public) for public in network.U] for row in rows])
+        if np.all(np.any(alike, axis=1)):
+            found[name] = network.public_rows[int(np.argmax(alike[0]))]
+    return found
+
+
+def _is_multiple(row: Array, other: Array) -> bool:
+    seen = other != 0
+    ratios = row[seen] / other[seen]
+    return bool(not np.any(row[~seen]) and np.ptp(ratios) <= ROUNDING * np.max(np.abs(ratios)))

@@ -1,10 +1,7 @@
 """Targets in the words of a secret: how surely its change may be seen (:mod:`veilnet.bounds.detectability`).
 
 Each of them limits d', the number of deviations by which the best detector tells the change from none. Over T
-independent rows, d' <= µ says of the information I on g that I <= I0 + µ²/(T Δ²), I0 that of the prior, so that
-
-    G P̃ G' >= M,    M = (I0 + µ²/(T Δ²))^-1    for any change of length Δ,
-                    M = ΔΔ'/(µ²/T + Δ'I0 Δ)     for one change Δ, and for each of several.
+independent rows that asks G P̃ G' >= M (:mod:`veilnet.plans.every_direction`).
 
 With one row of G that is a target p_j as any other; with more it is asked of every direction, as by
 :class:`veilnet.Worst`. In a stream d' of a change that lasts is a function of the whole plan that falls with p_j: the
@@ -23,22 +20,19 @@ from typing import ClassVar
 import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
-from veilnet._core.types import Array
 from veilnet._core.words import join_names, number
-from veilnet.bounds.detectability import FALSE_ALARMS, Detector, detectability, information_on
-from veilnet.bounds.knowledge import knowledge, knowledge_of_factor, privacy_limit
+from veilnet.bounds.detectability import FALSE_ALARMS, Detector, detectability
+from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
+from veilnet.plans.every_direction import least_errors
 from veilnet.plans.plan import Plan
-
-__all__ = ["Accuracy", "Auc", "Mu", "Power", "SeenAtMost"]
 
 _MOST_DESIGNS = 20
 _CLOSE = 1e-4  # a plan whose d' is below the one allowed by no more than this part has nothing to give back
-_AIMED = (
-    1e-7  # by which part less is aimed at, so that the rounding of a plan on its way to agents breaks nothing
-)
+# by which part less is aimed at, so that the rounding of a plan on its way to agents breaks nothing
+_AIMED = 1e-7
 
 
 @dataclass(frozen=True)
@@ -169,31 +163,6 @@ def read_seen(network: Network, wanted: Mapping[str, SeenAtMost]) -> dict[str, f
             f"(private={{{plain[0]!r}: vn.Secret(rows, change=1)}} in Python), or ask for a number"
         )
     return {name: each.mu for name, each in wanted.items()}
-
-
-def least_errors(network: Network, name: str, mu: float) -> list[Array]:
-    """Each M, (r, r): no change of a secret is seen with d' above µ where G P̃ G' >= M. Rows that are independent."""
-    secret = network.secrets[name]
-    allowed = mu**2 / secret.rows_it_lasts(network.step)
-    before = information_on(knowledge_of_factor(network, np.zeros((0, network.L))), secret.rows)
-    change = np.asarray(secret.change)
-    if change.ndim == 0:
-        return [_bounded(np.eye(len(before)), before + allowed / change**2 * np.eye(len(before)), name)]
-    return [
-        _bounded(np.outer(each, each), allowed + float(each @ before @ each), name)
-        for each in np.atleast_2d(change)
-    ]
-
-
-def _bounded(above: Array, below: Array | float, name: str) -> Array:
-    try:
-        with np.errstate(divide="raise"):
-            return np.asarray(np.linalg.solve(below, above) if np.ndim(below) else above / below)
-    except (np.linalg.LinAlgError, FloatingPointError):
-        raise Infeasible(
-            f"privacy: {name} may be seen no better than by guessing, and without a prior that takes an error "
-            "without bound; allow a little more, or give a prior"
-        ) from None
 
 
 def secrets_in_numbers(network: Network, asked: Asked) -> Asked:

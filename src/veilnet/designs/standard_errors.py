@@ -16,8 +16,6 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.bounds.typical_errors import typical_errors, unit_of
 from veilnet.model.network import Network
 
-__all__ = ["AtLeast", "Times", "as_privacy"]
-
 
 @dataclass(frozen=True)
 class Times:

@@ -63,7 +63,8 @@ class Tradeoff(ABC):
         wanted = np.array(list(asked.targets.values()))
         curve = curve or self.curve(wanted, asked.floors)
         aims = [{"level": float(wanted.max()) * (1 + margin)} for margin in MARGINS]
-        return confirmed_plan(self.verdict.network, self._answers(curve, aims), asked)
+        answers = self._answers(curve, aims)
+        return confirmed_plan(self.verdict.network, answers, asked, self.options.gap_privacy)
 
     def most_privacy(self, asked: Asked) -> Plan:
         """The plan with p_j >= t·weights_j for the largest common t and no p_j below its floor, within the loss.
@@ -133,10 +134,7 @@ class RowTradeoff(Tradeoff):
 
     def answer(self, shrink: list[Array], details: Mapping[str, Any]) -> Answer:
         """What agents send, from X."""
-        return (
-            sanitizers_from_shrink(self.verdict.network, shrink),
-            {**reachable(self.verdict), **details},
-        )
+        return (sanitizers_from_shrink(self.verdict.network, shrink), {**reachable(self.verdict), **details})
 
     def _how(self, found: JointResult) -> dict[str, Any]:
         """How it was found, with the multipliers by name where they prove it."""
@@ -161,7 +159,7 @@ class RowTradeoff(Tradeoff):
     def _telling_nothing_of(
         self, near: list[str], asked: Asked
     ) -> Iterator[tuple[list[Array], dict[str, Any]]]:
-        """Everything but what tells of the parameters at their limit, less what others ask; last, silence."""
+        """Everything but what informs about the parameters at their limit, less what others ask; last, silence."""
         form, seed = self.form, self.options.seed
         about = np.array([name in near for name in asked.targets])
         kept = in_order(asked.floors, asked.targets)

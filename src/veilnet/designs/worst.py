@@ -5,7 +5,7 @@ every direction a of g_j is asked for: a'P̃a >= (1 + ε) a'Pa, which is to say 
 eigenvalue of (G_j P̃ G_j', G_j P G_j') is at least 1 + ε. Each direction by itself is a private parameter with one
 row, and only a few matter: the solver starts with the rows of g_j, looks for the direction its plan leaves most
 exposed, adds that, and begins again from the plan it has until no direction is left below the target. A secret of
-several rows asks a'P̃a >= a'Ma instead, with the M of :mod:`veilnet.designs.secrets`.
+several rows asks a'P̃a >= a'Ma instead, with the M of :mod:`veilnet.plans.every_direction`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from veilnet.designs.joint import (
     restricted_to,
     telling_nothing,
 )
-from veilnet.designs.secrets import least_errors
 from veilnet.designs.tradeoff import RowTradeoff, search_details
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
 from veilnet.plans.asked import Asked
+from veilnet.plans.every_direction import least_errors
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict
 

@@ -1,7 +1,7 @@
 """The numbers of one agent as C, and the files that make a program of them.
 
-Sums are of doubles, as here: the release grid is as fine as their rounding errors allow
-(:mod:`veilnet.agent.grid`). With floats those errors would be 2²⁹ times as large, and would show through it.
+Sums are of doubles, as here: the release grid hides their rounding errors (:mod:`veilnet.agent.grid`). Those of
+floats are 2²⁹ times as large, those of 32-bit fixed point 2²¹ times.
 """
 
 from __future__ import annotations
@@ -13,28 +13,49 @@ from pathlib import Path
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan
-from veilnet._core.types import AnyArray
+from veilnet._core.types import AnyArray, Array
+from veilnet.agent.grid import CROSSING_LIMIT
+from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
 from veilnet.live.topics import identity
 from veilnet.symbols.agent import SymbolAgent
 
-_SHARED = ("veilnet_agent.h", "wire.h", "wire.c", "journal.h", "journal.c", "entropy.h", "entropy.c")
+_SHARED = (
+    "veilnet_agent.h",
+    "wire.h",
+    "wire.c",
+    "journal.h",
+    "journal.c",
+    "release.h",
+    "release.c",
+    "entropy.h",
+    "entropy.c",
+)
 _LINEAR, _SYMBOLS = "veilnet_agent.c", "symbols.c"
 _PLAN = "veilnet_plan.h"
-_LARGEST = (
-    64  # readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack
-)
+# readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack
+_LARGEST = 64
+# How near to their offset readings stay with other arithmetic, of what doubles allow: 2^-52 of 2^-23, and of 2^-31
+_OTHER = {"float": (2.0**-29, "floats"), "fixed": (2.0**-21, "32-bit fixed point")}
 _SHORT = 16  # characters of a plan's id in a message
 
 
-def export_c(agent: Sanitizer | SymbolAgent, plan: str, folder: Path) -> list[Path]:
+def export_c(
+    agent: Sanitizer | SymbolAgent, plan: str, folder: Path, arithmetic: str = "double"
+) -> list[Path]:
     """Write the C files of one agent; InvalidPlan where it cannot be one.
 
-    agent:  what is in an agent's file.
-    plan:   the id of its plan.
-    folder: is made if it is not there; files of these names are replaced.
+    agent:      what is in an agent's file.
+    plan:       the id of its plan.
+    folder:     is made if it is not there; files of these names are replaced.
+    arithmetic: of its sums; anything but doubles is refused, with what it would cost this agent.
     """
+    if arithmetic != "double":
+        raise InvalidPlan(
+            f"--arithmetic: expected double for {agent.agent}, found {arithmetic}: {_cost(agent, arithmetic)}; a "
+            "compiler computes doubles in software (docs/how-to/agent-in-c.md says at what cost)"
+        )
     if isinstance(agent, SymbolAgent):
         main, sizes, tables = _SYMBOLS, *_of_symbols(agent)
     else:
@@ -53,6 +74,48 @@ def export_c(agent: Sanitizer | SymbolAgent, plan: str, folder: Path) -> list[Pa
     for name, content in contents.items():
         write_bytes(folder / name, content)
     return [folder / name for name in contents]
+
+
+def rounding(agent: Sanitizer | SymbolAgent) -> float:
+    """The chance that rounding errors of a row's sums show in what is sent, at most: of readings that are as far from
+    their offset as they usually are, where that is known. 0 of symbols, of which certificates count every one.
+    """
+    if isinstance(agent, SymbolAgent) or agent.grid is None or not agent.sent:
+        return 0.0
+    if agent.usual is None:
+        return CROSSING_LIMIT
+    return CROSSING_LIMIT * float(
+        np.mean(_distance(agent) / reach(agent.compression, agent.grid, agent.memory))
+    )
+
+
+def _cost(agent: Sanitizer | SymbolAgent, arithmetic: str) -> str:
+    """What other arithmetic would do to the promise.
+
+    The rounding errors of a row's sums have to stay below 2⁻¹² of a step of the grid, which limits how far readings
+    may be from their offset (:func:`veilnet.agent.recipe.reach`). A sum of doubles is off by at most 2⁻⁵³ of its
+    terms with each operation, one of floats by 2⁻²⁴; one of fixed point by 2⁻³² of the largest its words can hold.
+    """
+    if isinstance(agent, SymbolAgent) or agent.grid is None or not agent.sent:
+        return "its messages would differ from those that the plan's certificate is about"
+    share, words = _OTHER[arithmetic]
+    allowed = share * reach(agent.compression, agent.grid, agent.memory)
+    worst = int(np.argmin(allowed / _distance(agent)))
+    what = repr(agent.names[worst]) if agent.names else f"reading {worst + 1}"
+    usual = ""
+    if agent.usual is not None:
+        usual = f"; it usually is {agent.usual[0][worst]:.3g} ± {agent.usual[1][worst]:.3g}"
+    return (
+        f"rounding errors of {words} would show through the grid of what is sent, unless {what} stayed within "
+        f"{allowed[worst]:.2g} of {agent.offset[worst]:.3g}{usual}"
+    )
+
+
+def _distance(agent: Sanitizer) -> Array:
+    """How far readings usually are from their offset; 1 where that is not known."""
+    if agent.usual is None:
+        return np.ones(agent.readings)
+    return np.asarray(np.hypot(agent.usual[0] - agent.offset, agent.usual[1]))
 
 
 def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]]:
@@ -88,6 +151,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
     kept = 0 if memory is None else memory.order
     sizes = {
         "READINGS": agent.readings,
+        "WINDOW": 1,
         "NAMED": int(bool(agent.names)),
         "NUMBERS": recipe.sent,
         "KEPT": kept,
@@ -102,14 +166,11 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
 
 
 def _of_symbols(agent: SymbolAgent) -> tuple[dict[str, int], dict[str, AnyArray]]:
-    if agent.window > 1:
-        raise InvalidPlan(
-            f"{agent.agent}: expected a symbol for each row, found windows of {agent.window} rows, which are not "
-            "exported; learn a plan without window=, or run 'veilnet agent' there"
-        )
     layer = agent.layer
     sizes = {
         "READINGS": agent.readings,
+        "WINDOW": agent.window,
+        "FEATURES": len(agent.low),
         "NAMED": 1,
         "NUMBERS": 1,
         "KEPT": 0,

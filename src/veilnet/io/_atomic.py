@@ -1,7 +1,7 @@
 """Writing a file whole or not at all: a failed or killed write leaves what was there before.
 
 A file is written beside its place and renamed when it is complete. A run that was killed leaves what it had
-written so far beside; the next one that writes the same file removes it. Which of them are dead is told by a
+written so far beside; the next one that writes the same file removes it. Which of them are dead is shown by a
 lock that the writer holds and that ends with it.
 """
 
@@ -68,7 +68,7 @@ def _create_in_place(target: Path, content: bytes, mode: int) -> None:
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            lock(handle, wait=False)  # whoever opens it meanwhile waits, or is told that it is in use
+            lock(handle, wait=False)  # another that opens it meanwhile waits, or hears that it is in use
             file.write(content)
             file.flush()
             os.fsync(handle)

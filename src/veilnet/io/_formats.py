@@ -18,13 +18,16 @@ PLAN = "veilnet-plan/4"
 PLAN_ARCHIVE = "veilnet-plan-archive/4"
 SANITIZER = "veilnet-sanitizer/3"
 CENTRE = "veilnet-centre/3"
-PROOF = "veilnet-proof/3"
+PROOF = "veilnet-proof/4"
 SYMBOL_PLAN = "veilnet-symbol-plan/4"
 SYMBOL_AGENT = "veilnet-symbol-agent/2"
 SYMBOL_CENTRE = "veilnet-symbol-centre/1"
 
 # People write these by hand: fields are added, none changes.
-_STILL_READ = {NETWORK: ("veilnet-network/1", "veilnet-network/2", "veilnet-network/3")}
+_STILL_READ = {
+    NETWORK: ("veilnet-network/1", "veilnet-network/2", "veilnet-network/3"),
+    PROOF: ("veilnet-proof/3",),
+}
 NAMES_BEFORE = {
     CENTRE: ("veilnet-center", "veilnet-stream-center", "veilnet-sum-center"),
     NETWORK_ARCHIVE: ("veilnet-network",),
@@ -60,7 +63,7 @@ class _Headed(msgspec.Struct):
 
 
 def check_json_format(content: bytes | str, expected: str, error: type[VeilnetError] = InvalidPlan) -> None:
-    """The same for a JSON text; nothing where it is none, which whoever reads it will say."""
+    """The same for a JSON text; nothing where it is none, which its reader will say."""
     try:
         found = msgspec.json.decode(content, type=_Headed).format
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ from veilnet.io._json import plain, with_infinities
 from veilnet.io._numbers import open_edges, read_edges
 
 _LONGEST = 10**8  # of a dimension of an array
+_IN_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_IN_WORDS |= {"array": "a list", "object": "a table", "null": "nothing"}
 _AGAIN = "copy it again, or save the plan again"
 
 
@@ -51,7 +54,8 @@ class Kind:
         try:
             return self._made(msgspec.convert(value, self._form, strict=True))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            words = " ".join(str(error).split())[:200]
+            words = " ".join(str(error).split())[:200].replace(", got ", ", found ")
+            words = re.sub("`([a-z]+)`", lambda kind: _IN_WORDS.get(kind[1], kind[0]), words)
             raise InvalidNetwork(f"{where}: {words[:1].lower()}{words[1:]}") from error
 
 
@@ -130,9 +134,24 @@ class Table(Kind):
             return self.read({name: each for name, each in document.items() if name != "format"})
 
 
+class ObjectOf(Table):
+    """Objects of a class, by some of their attributes; those that are left out are the class's own choice."""
+
+    def __init__(self, made: Callable[..., Any], **kinds: Kind | Maybe) -> None:
+        super().__init__(**kinds)
+        self._class = made
+
+    def write(self, value: Any) -> dict[str, Any]:
+        return super().write({name: getattr(value, name) for name in self.kinds})
+
+    def read(self, value: Any, where: str = "") -> Any:
+        found = super().read(value, where)
+        return self._class(**{name: each for name, each in found.items() if each is not None})
+
+
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """What is wrong with values of a file is told as an InvalidPlan that names the file."""
+    """What is wrong with values of a file is raised as an InvalidPlan that names the file."""
     try:
         yield
     except (InvalidNetwork, InvalidRequest, np.linalg.LinAlgError) as error:
@@ -192,9 +211,8 @@ class _Edges(Kind):
 TEXT, WHOLE, NUMBER, YES, WORDS = Kind(str), Kind(int), Kind(float), Kind(bool), Kind(list[str], list)
 VECTOR = Kind(list[float], lambda array: array.tolist(), _array)
 MATRIX = Kind(list[list[float]], lambda array: array.tolist(), _array)
-PACKED = Kind(
-    dict[str, Any], _packed, _unpacked
-)  # large ones: base64 of float64, lowest byte first, row after row
+# large ones: base64 of float64, lowest byte first, row after row
+PACKED = Kind(dict[str, Any], _packed, _unpacked)
 STEP = Kind(str, duration_in_words)
 EDGES = _Edges(list)
 FIGURE = Kind(float | str, plain, _figure)  # not finite: "inf", "-inf" or "nan"

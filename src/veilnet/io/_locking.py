@@ -16,13 +16,13 @@ from veilnet._core.errors import VeilnetError
 _TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
-def _take(handle: int, *, wait: bool, shared: bool) -> None:
+def _take(handle: int, *, wait: bool, shared: bool = False) -> None:
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
 
 
 def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:
-    """Whether the file is now ours alone (or, shared, free of writers); waits for it unless told not to."""
+    """Whether the file is now ours alone (or, shared, free of writers); waits for it unless ``wait`` is False."""
     try:
         _take(handle, wait=wait, shared=shared)
     except OSError:
@@ -30,10 +30,10 @@ def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:
     return True
 
 
-def require_lock(handle: int, path: Path, use: str, *, wait: bool = True, shared: bool = False) -> None:
-    """Like :func:`lock`, but an error where the lock is not held; ``use`` says what another run would be doing."""
+def require_lock(handle: int, path: Path, use: str) -> None:
+    """As :func:`lock`, at once, but an error where it is not held; ``use`` says what another run would be doing."""
     try:
-        _take(handle, wait=wait, shared=shared)
+        _take(handle, wait=False)
     except OSError as error:
         if error.errno in _TAKEN:
             raise VeilnetError(f"{path}: another run {use}; wait until it has ended") from None

@@ -48,9 +48,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
     size = size_of(path, limit)
     try:
         with path.open("rb") as file:
-            content = file.read(
-                size + 1
-            )  # not limit + 1: Python takes that much memory, and a device has less
+            # not limit + 1: Python takes that much memory, and a device has less
+            content = file.read(size + 1)
             if len(content) > size:  # it grew meanwhile
                 content += file.read(limit - size)
     except OSError as error:

@@ -1,7 +1,7 @@
 """JSON files that notice when they were cut off or changed.
 
 A sealed file is a JSON table with its ``format`` and a ``checksum``: SHA-256 over the rest without spaces, keys
-in the order of the file. That finds accidents and naive edits. It is no signature: whoever can rewrite the
+in the order of the file. That finds accidents and naive edits. It is no signature: who can rewrite the
 file can rewrite the checksum too, which is why ``veilnet verify`` re-derives every promise from a network the
 user trusts. Floats are written with the fewest digits that read back to the same bits.
 """

@@ -5,25 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
-from veilnet.io._atomic import remember_folder
+from veilnet._core.errors import InvalidPlan, InvalidRequest, Unwritable, VeilnetError
+from veilnet.io._atomic import create, remember_folder
 from veilnet.io._formats import check_format
 from veilnet.io._locking import require_lock
-
-__all__ = [
-    "Lock",
-    "Opened",
-    "connect",
-    "copy_database",
-    "create_database",
-    "fill_database",
-    "open_database",
-    "transaction",
-]
 
 _PATIENCE = 60.0  # seconds that a connection waits for another one of the same process
 
@@ -39,7 +28,7 @@ class Lock:
         beside = path.with_name(path.name + ".lock")
         self._handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            require_lock(self._handle, path, use, wait=False)
+            require_lock(self._handle, path, use)
         except BaseException:
             os.close(self._handle)
             raise
@@ -67,25 +56,26 @@ class Opened:
 
 
 def create_database(
-    path: Path, kind: str, schema: str, fill: Callable[[sqlite3.Connection], object] = lambda _: None
+    path: Path,
+    kind: str,
+    schema: str,
+    fill: Callable[[sqlite3.Connection], object] = lambda _: None,
+    *,
+    mode: int = 0o600,
+    page: int = 4096,
 ) -> None:
     """A new file with these tables, readable by its owner alone; nothing of it is there if this is interrupted.
 
     kind: what it is, kept inside; FileExistsError where there is a file of that name.
     fill: writes what the tables begin with.
-
-    The caller holds the file's :class:`Lock`: two that begin at once would replace each other's.
+    mode: other permissions, less what the umask takes.
+    page: bytes of a page, which is what a change of one row writes.
     """
-    partial = path.with_name(path.name + ".new")
-    if path.exists():
-        raise FileExistsError(path)
-    partial.unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(connect(partial)) as database:
-        database.execute("PRAGMA journal_mode = DELETE")
+    with closing(connect(None)) as database:
+        database.execute(f"PRAGMA page_size = {page}")
         fill_database(database, kind, schema, fill)
-    partial.rename(path)
-    remember_folder(path.absolute().parent)
+        content = database.serialize()
+    create(path, content, mode=mode)
 
 
 def fill_database(
@@ -123,31 +113,47 @@ def copy_database(database: sqlite3.Connection, path: Path) -> None:
     remember_folder(path.absolute().parent)
 
 
-def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
+def open_database(
+    path: Path, kind: str, *, what: str, journal: str = "WAL", mend: str = "bring back a whole one"
+) -> sqlite3.Connection:
     """A connection to an existing file of this kind whose pages are whole; each commit is on the disk.
 
-    what: names its content in errors.
+    what:    names its content in errors, which ``mend`` says what to do about.
+    journal: "DELETE" where those who may only read should read it too, and the one file has to be all of it.
     """
     if not path.is_file():
         raise InvalidRequest(f"{path}: no such file; it should be {what}")
     with ExitStack() as files:
         try:
             database = files.enter_context(closing(connect(path)))
-            database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA journal_mode = {journal}")
             found = database.execute("SELECT kind FROM kind").fetchone()
             whole = database.execute("PRAGMA quick_check").fetchone()
         except sqlite3.Error as error:
             raise InvalidPlan(
-                f"{path}: expected {what}, found a file that cannot be read ({error})"
+                f"{path}: expected {what}, found a file that cannot be read ({error}); {mend}"
             ) from None
         try:
             check_format(None if found is None else found[0], kind)
         except InvalidPlan as error:
             raise InvalidPlan(f"{path}: expected {what}; {error}") from None
         if whole[0] != "ok":
-            raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); bring back a whole one")
+            raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); {mend}")
         files.pop_all()  # the caller's from here on
     return database
+
+
+def bring_up(path: Path, before: str, kind: str, changes: str) -> None:
+    """Change the tables of a file of the kind before this one, once; any other file stays as it is.
+
+    changes: statements, each ended by a semicolon.
+    """
+    with suppress(sqlite3.Error), closing(connect(path)) as database:
+        if database.execute("SELECT kind FROM kind").fetchone() == (before,):
+            with transaction(database):
+                for statement in filter(str.strip, changes.split(";")):
+                    database.execute(statement)
+                database.execute("UPDATE kind SET kind = ?", (kind,))
 
 
 def connect(path: Path | None, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:
@@ -163,8 +169,8 @@ def connect(path: Path | None, *, durable: bool = True, read_only: bool = False)
         isolation_level=None,
         check_same_thread=False,
     )
-    try:
-        database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    try:  # EXTRA: without a write-ahead log a power cut may undo the last commit where it is FULL
+        database.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'NORMAL'}")
     except BaseException:
         database.close()
         raise
@@ -182,7 +188,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            raise VeilnetError(
+            raise Unwritable(
                 f"the store could not be written ({error}); nothing of it was changed"
             ) from error
         raise

@@ -63,22 +63,20 @@ def read_accepted(record: Path) -> Accepted | None:
 
 
 def step_back(statement: Statement, before: Accepted | None) -> str:
-    """Why a statement must not follow what ran before, whoever confirms it; empty if it may."""
+    """Why a statement must not follow what ran before, even if confirmed; empty if it may."""
     if before is None or statement.version > before.version:
         return ""
     if statement.version < before.version:
         return (
             f"it is version {statement.version}, and version {before.version} was run already: an older plan is "
-            "never run again; ask whoever designs to sign it as a new version"
+            "never run again; ask the designer to sign it as a new version"
         )
     if statement.sha256 != before.fingerprint:
-        return (
-            f"another file was signed as version {statement.version}, too; ask whoever designs which is right"
-        )
+        return f"another file was signed as version {statement.version}, too; ask the designer which is right"
     return ""
 
 
-def more_told(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
+def revealed_beyond(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
     """What a sanitizer tells beyond what was agreed to, in words."""
     if before is None:
         return ()
@@ -115,7 +113,7 @@ class PlanFile:
         read: makes (what is in them, plan id) of the bytes.
 
         What tells more than was agreed to is refused where it is a sanitizer; of anything else its version alone is
-        remembered. Whoever runs for long asks ``statement.complaint()`` again, since a signature expires.
+        remembered. A process that runs for long asks ``statement.complaint()`` again, since a signature expires.
         """
         given = () if self._trust is None else (self._trust,)
         signed = require_trust(self.path, content, pinned(self.path, given))
@@ -155,13 +153,14 @@ def accept(
     why = step_back(statement, before)
     if why:
         raise InvalidPlan(f"{path}: refused ({why}), so nothing is sent")
-    more = () if confirmed or sanitizer is None else more_told(sanitizer, before)
+    more = () if confirmed or sanitizer is None else revealed_beyond(sanitizer, before)
     if before is not None and before.fingerprint != statement.sha256 and not confirmed:
         more += _unseen_company(sanitizer, before)
     if more:
+        place = "" if record is None else f" --accepted {record}"
         raise InvalidPlan(
             f"{path}: refused (it tells more than the plan that was agreed to: {join_names(more)}), so nothing is "
-            f"sent; read it with 'veilnet inspect {path} --trust KEY', and agree with --confirm"
+            f"sent; read it with 'veilnet inspect {path} --trust KEY{place}', and agree with --confirm"
         )
     agreed = sanitizer if before is None or confirmed else before.agreed
     now = Accepted(statement.version, statement.sha256, agreed)

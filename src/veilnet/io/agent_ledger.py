@@ -1,6 +1,6 @@
-"""The ledger of an agent: the chain of releases in its store, read by whoever did not write it.
+"""The ledger of an agent: the chain of releases in its store, read by somebody who did not write it.
 
-An agent's store is an SQLite file (:mod:`veilnet.io.agent_store`). Each release, and each reading that was told as
+An agent's store is an SQLite file (:mod:`veilnet.io.agent_store`). Each release, and each reading reported as
 missed, is an entry in its table ``releases``, numbered from 1. With the message goes the hash of the entry,
 
     hash = SHA-256(hash before, sequence, epoch, plan, whether it has numbers, SHA-256 of the message),
@@ -11,7 +11,7 @@ tell accidents, and, with a *head* that was kept elsewhere, whether the store st
 somebody put back an older copy, or continues two copies, the count of messages at the centre tells.
 
 Epochs go up, but where a clock that had been ahead was repaired: from then on they go up from the present again, and
-none is told twice.
+none is sent twice.
 """
 
 from __future__ import annotations
@@ -29,19 +29,7 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._chain import read_head
-
-__all__ = [
-    "KIND",
-    "Ledger",
-    "ReleaseAudit",
-    "audit_releases",
-    "digest_of",
-    "is_agent_store",
-    "next_hash",
-    "read_ledger",
-    "require_store",
-    "start_hash",
-]
+from veilnet.io._sqlite import connect
 
 KIND = "veilnet-agent/4"
 _MAGIC = b"SQLite format 3\0"
@@ -89,12 +77,18 @@ def require_store(path: Path) -> None:
 
 
 def is_agent_store(path: Path) -> bool:
-    """Whether a file is an SQLite file, and so no ledger of plans."""
+    """Whether a file is an SQLite file, and none that says it is another; an audit says what is damaged."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return False
+        with closing(connect(path)) as database:
+            (kind,) = database.execute("SELECT kind FROM kind").fetchone()
+            return not str(kind).startswith("veilnet-ledger/")
     except OSError:
         return False
+    except (sqlite3.Error, TypeError):
+        return True
 
 
 @dataclass(frozen=True)
@@ -135,13 +129,13 @@ def read_ledger(database: sqlite3.Connection) -> Ledger:
 
 @dataclass(frozen=True)
 class ReleaseAudit:
-    """What an agent's store shows to whoever did not write it.
+    """What an agent's store shows to somebody who did not write it.
 
-    count, last_row, left: rows (or epochs) released, the last one told, how many more the budget allows (None: any).
+    count, last_row, left: rows (or epochs) released, the last one sent, how many more the budget allows (None: any).
     head:     to keep for the next audit.
     problems: what is wrong, in words; empty where nothing is.
     agent:    whose it is.
-    missed:   rows that were told as missed; ``reserved`` those of which nothing is kept (yet).
+    missed:   rows that were reported as missed; ``reserved`` those of which nothing is kept (yet).
     repaired: the entries after which a clock was repaired.
     """
 
@@ -205,9 +199,7 @@ def audit_releases(
     kept = None if head is None else read_head(head, "--head")
     require_store(path)
     try:
-        with closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
-        ) as database:
+        with closing(connect(path, read_only=True)) as database:
             found = _audit(database, path, kept)
     except sqlite3.Error as error:
         return ReleaseAudit(0, 0, None, "", (f"{path}: the store is damaged or torn ({error})",))
@@ -283,17 +275,17 @@ def _order(entries: list[_Entry], sequence: int, epoch: int, repaired: Mapping[i
     repaired: entry -> the epoch from which epochs go up again after it.
     """
     expected, last = 1, 0
-    told: dict[int, int] = {}
+    first_in: dict[int, int] = {}
     for each in entries:
         last = repaired.get(each.sequence - 1, last)
         if each.sequence != expected:
             yield f"entries {expected} to {each.sequence - 1} are missing: they were cut out"
         expected = each.sequence + 1
-        if each.epoch in told:
-            yield f"epoch {each.epoch} was told twice, in entries {told[each.epoch]} and {each.sequence}"
+        if each.epoch in first_in:
+            yield f"epoch {each.epoch} was sent twice, in entries {first_in[each.epoch]} and {each.sequence}"
         elif each.epoch < last:
             yield f"entry {each.sequence} is of epoch {each.epoch}, after epoch {last}: the order was changed"
-        told[each.epoch] = each.sequence
+        first_in[each.epoch] = each.sequence
         last = max(last, each.epoch)
     for one, after in pairwise(entries):
         if not one.kept and after.kept:

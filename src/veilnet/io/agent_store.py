@@ -8,9 +8,9 @@ The order of things is what makes a message count once, whenever the process is 
 
 A process killed between 1 and 2 leaves an epoch for which noise may have been drawn and nothing was kept, so that
 nothing of it has left. Where its reading comes once more, from a log, :meth:`give_back` lets it enter again; a live
-agent, whose sensor has moved on, tells that it was missed. Epochs go up, so that none is told twice: only
-:meth:`AgentStore.repair_clock` goes back, to the present and no further, and what was told stays told. The store is
-the agent's, whatever plans come after one another: a reading that was told under one is not told under the next.
+agent, whose sensor has moved on, tells that it was missed. Epochs go up, so that none is sent twice: only
+:meth:`AgentStore.repair_clock` goes back, to the present and no further, and what was sent stays sent. The store is
+the agent's, whatever plans come after one another: a reading sent under one is not sent under the next.
 
 Readings are never written down. The memory of an agent with one is as private as the readings it was made of, so the
 file is its owner's alone.
@@ -25,6 +25,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,31 +42,17 @@ from veilnet.io._sqlite import (
     open_database,
     transaction,
 )
-from veilnet.io.agent_ledger import (
-    KIND,
-    Ledger,
-    digest_of,
-    next_hash,
-    read_ledger,
-    require_store,
-    start_hash,
-)
+from veilnet.io.agent_ledger import KIND, Ledger, digest_of, next_hash, read_ledger, require_store, start_hash
 
-__all__ = [
-    "CLOCKS_SET",
-    "STORE_BYTES",
-    "AgentStore",
-    "FileEnd",
-    "Kept",
-    "Reserved",
-    "begin_agent_store",
-    "check_not_begun",
-    "moment",
-]
-
+_PAGE = 512  # bytes: a reading writes a sixth of what it does with pages of 4,096
+_LOG = 262_144  # bytes of changes beside the store, of which the store then gets its own
 CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
 STORE_BYTES = 8
 _WHAT = "an agent's store"
+NO_COPIES = (
+    "nothing is sent. Never bring back a copy: it does not know what was sent since, and would draw noise for it "
+    "again. Begin another store, under another name (--begin --store)"
+)
 _USE = "sends from this store"
 _SCHEMA = """
 CREATE TABLE about (
@@ -134,7 +121,8 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
         raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
     with closing(Lock(path, _USE)):
         try:
-            create_database(path, KIND, _SCHEMA, lambda database: _fill(database, agent, budget))
+            fill = partial(_fill, agent=agent, budget=budget)
+            create_database(path, KIND, _SCHEMA, fill, page=_PAGE)
         except FileExistsError:
             raise _begun(path) from None
 
@@ -199,9 +187,11 @@ class AgentStore(Opened):
             )
         require_store(path)
         files.enter_context(closing(Lock(path, _USE)))
-        self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
+        self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT, mend=NO_COPIES)))
         # settling may be undone by a crash of the machine: what arrived is sent again
         self._settling = files.enter_context(closing(connect(path, durable=False)))
+        for each in (self._db, self._settling):
+            each.execute(f"PRAGMA wal_autocheckpoint = {_LOG // _PAGE}")
 
     def _about(self, agent: str) -> tuple[Any, ...]:
         try:
@@ -230,44 +220,44 @@ class AgentStore(Opened):
         """How many more releases the budget allows; None for any number."""
         return None if self.budget is None else max(0, self.budget - self._released)
 
-    def told(self, epochs: Collection[int]) -> set[int]:
-        """Those of some epochs that were told, or are reserved."""
+    def sent_before(self, epochs: Collection[int]) -> set[int]:
+        """Those of some epochs that were sent, or are reserved."""
         asked = [epoch for epoch in epochs if epoch <= self._newest]
         if not asked:
             return set()
         rows = self._all("SELECT epoch FROM releases WHERE epoch BETWEEN ? AND ?", min(asked), max(asked))
         return {row[0] for row in rows}.intersection(asked)
 
-    def told_after(self, epoch: int) -> tuple[int, int, int]:
-        """(how many epochs after one were told, the first, the last); zeros for none."""
+    def sent_after(self, epoch: int) -> tuple[int, int, int]:
+        """(how many epochs after one were sent, the first, the last); zeros for none."""
         found = self._all("SELECT count(*), min(epoch), max(epoch) FROM releases WHERE epoch > ?", epoch)
         count, first, last = found[0]
         return count, first or 0, last or 0
 
     def newest_until(self, epoch: int) -> int:
-        """The newest epoch up to one that was told; 0 for none."""
+        """The newest epoch up to one that was sent; 0 for none."""
         return self._all("SELECT max(epoch) FROM releases WHERE epoch <= ?", epoch)[0][0] or 0
 
     def repair_clock(self, epoch: int, now: float) -> None:
-        """Go on after an epoch, where a wrong clock had led further; those that were told are never told again.
+        """Go on after an epoch, where a wrong clock had led further; those that were sent are never sent again.
 
-        epoch: the last one that any reading taken until now can be of: what was told by a wrong clock must not be
-               told again by a right one. now: the clock, seconds since 1970.
+        epoch: the last one that any reading taken until now can be of: what was sent by a wrong clock must not be
+               sent again by a right one. now: the clock, seconds since 1970.
 
-        A memory of readings with wrong times is given up; the next reading begins another.
+        A memory of readings with wrong times is given up; the next reading begins another. Keys that were met stay.
         """
         epoch = min(epoch, self.last_epoch)
         with self._turn, transaction(self._db):
             self._db.execute("INSERT INTO repairs VALUES (?, ?, ?)", (self._sequence, epoch, now))
             self._db.execute("UPDATE about SET epoch = ?, clock = ?", (epoch, now))
             if epoch < self.last_epoch:
-                self._db.execute("DELETE FROM memory")
+                self._db.execute("DELETE FROM memory WHERE memory_key NOT LIKE 'met %'")
         self.last_epoch, self.clock = epoch, now
 
     # --- before noise is drawn, and after
 
     def keep_to(self, epochs: str) -> None:
-        """Refuse to count epochs in another way than this store did: readings told before would get new ones.
+        """Refuse to count epochs in another way than this store did: readings sent before would get new ones.
 
         epochs: the way, in words.
         """
@@ -276,8 +266,8 @@ class AgentStore(Opened):
         if self.epochs is not None:
             raise InvalidRequest(
                 f"{self.path}: its epochs were {self.epochs}, and would now be {epochs}, so that readings could be "
-                "told twice; nothing is sent: give them as before (a column 'row', --time, the plan's step, --step), "
-                "or use another store for readings that were never told"
+                "sent twice; nothing is sent: give them as before (a column 'row', --time, the plan's step, --step), "
+                "or use another store for readings that were never sent"
             )
         with self._turn, transaction(self._db):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))
@@ -294,16 +284,16 @@ class AgentStore(Opened):
         """
         if now is not None and now < max(CLOCKS_SET, self.clock - _CLOCK_MAY_GO_BACK):
             raise VeilnetError(
-                "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
+                "the clock of this machine was set back or never set, so epochs could be sent twice; nothing is "
                 f"sent: set it right (it was {moment(self.clock)} at the last release, and is {moment(now)}); "
                 "if it was wrong then and is right now, --repair-clock"
             )
         with self._turn:
-            last, told = self.last_epoch, self.told(epochs)
+            last, before = self.last_epoch, self.sent_before(epochs)
             for epoch in epochs:
-                if epoch <= last or epoch in told:
+                if epoch <= last or epoch in before:
                     raise VeilnetError(
-                        f"epoch {epoch} was told before, up to {last}; nothing is sent of it twice"
+                        f"epoch {epoch} was sent before, up to {last}; nothing is sent of it twice"
                     )
                 last = epoch
             if self.left is not None and len(epochs) > self.left:

@@ -1,4 +1,4 @@
-"""What ``veilnet audit --json`` wrote, read back for whoever shows it."""
+"""What ``veilnet audit --json`` wrote, read back to be shown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import parse, with_infinities
 from veilnet.io._reading import read_text
-
-__all__ = ["load_audit"]
 
 _WORDS = ("section", "what", "verdict")
 _FIGURES = ("promised", "found", "interval", "guessing", "raw", "sent")

@@ -12,8 +12,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TYPED", "Dialect", "NoNumber", "as_cell", "column_of", "dialect_of", "is_missing", "is_number"]
-
 _MISSING = frozenset({"", "-", "--", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"})
 # What loggers write instead of a number. In a column of texts they are texts like others: ok, fault.
 _FAILED = frozenset({"missing", "error", "err", "fail", "fault"})

@@ -16,8 +16,6 @@ from veilnet.io.cells import as_cell
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.streams import Format
 
-__all__ = ["csv_lines", "write_estimate_header", "write_estimates"]
-
 _AGENTS = ("missing", "contradicting")
 
 
@@ -51,7 +49,7 @@ def write_estimates(
     deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
     labels = np.array(estimate.labels)
     outside = [";".join(labels[each]) for each in estimate.outside] if estimate.held_out else None
-    told = zip(
+    entries = zip(
         rows, estimate.public.tolist(), deviations, estimate.missing, estimate.contradicting,
         [None] * len(rows) if outside is None else outside, strict=True,
     )  # fmt: skip
@@ -60,11 +58,11 @@ def write_estimates(
             csv_lines(
                 [key.text(row), *map(_cell, value), *map(_cell, deviation),
                  len(missing) if counted else ";".join(missing), ";".join(doubted), *([] if far is None else [far])]
-                for row, value, deviation, missing, doubted, far in told
+                for row, value, deviation, missing, doubted, far in entries
             )
         )  # fmt: skip
         return
-    for row, value, deviation, missing, doubted, far in told:
+    for row, value, deviation, missing, doubted, far in entries:
         table = {
             _column(key): json.loads(key.json(row)),
             "public": _named(estimate.labels, value),

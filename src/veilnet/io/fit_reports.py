@@ -15,8 +15,6 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet.io._atomic import write_bytes
 from veilnet.io._reading import read_text
 
-__all__ = ["load_intervals", "report_path", "save_fit_report"]
-
 _FORMAT = "veilnet-fit-report"
 
 
@@ -30,9 +28,9 @@ def save_fit_report(path: Path, fingerprint: str, report: Mapping[str, Any], war
 
     Row and distance of an outlier, with the mean and deviation beside it, are a private value; warnings count them.
     """
-    told = {key: value for key, value in report.items() if key not in ("outliers", "repeated")}
+    kept = {key: value for key, value in report.items() if key not in ("outliers", "repeated")}
     document = {
-        "format": _FORMAT, "version": 1, "network": fingerprint, "report": told, "warnings": warnings,
+        "format": _FORMAT, "version": 1, "network": fingerprint, "report": kept, "warnings": warnings,
     }  # fmt: skip
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, f"{text}\n".encode())

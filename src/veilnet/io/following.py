@@ -10,8 +10,6 @@ from pathlib import Path
 
 from veilnet._core.errors import InvalidReading
 
-__all__ = ["Following"]
-
 _LOOK = 0.2  # seconds between two looks at a file that had nothing new
 
 

@@ -1,6 +1,6 @@
 """Several agents' message files side by side, aligned by row or time, in constant memory.
 
-Rows are never aligned by their place in a file: messages say how their rows are told apart. Those that were only
+Rows are never aligned by their place in a file: messages say how their rows are identified. Those that were only
 counted are aligned if every file ends at the same count, since a line that is missing from the readings of one
 agent shifts all that follow.
 """
@@ -17,8 +17,6 @@ from veilnet._core.types import Array
 from veilnet.io.message_streams import MessageMark, MessageReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey
 from veilnet.io.sources import RowSource
-
-__all__ = ["Alignment", "MessageFile", "aligned", "common_key"]
 
 _LINES_AT_ONCE = 4096
 
@@ -80,9 +78,9 @@ class MessageFile(MessageReader):
 
 
 def common_key(files: Mapping[str, MessageFile], *, trust_counts: bool = False) -> RowKey:
-    """How the rows of all files are told apart; an error where they do not agree.
+    """How the rows of all files are identified; an error where they do not agree.
 
-    trust_counts: whether counted rows pass for rows that were told.
+    trust_counts: whether counted rows pass for rows with a number.
     """
     found = {agent: file.key for agent, file in files.items() if file.key is not None}
     if trust_counts:
@@ -91,7 +89,7 @@ def common_key(files: Mapping[str, MessageFile], *, trust_counts: bool = False) 
     for agent, key in found.items():
         if key != found[first]:
             raise InvalidReading(
-                f"messages: rows of {first!r} are told apart by {_in_words(found[first])}, those of {agent!r} by "
+                f"messages: rows of {first!r} are identified by {_in_words(found[first])}, those of {agent!r} by "
                 f"{_in_words(key)}; sanitize all readings with a column 'row' or 'time'"
             )
     return found.get(first, ROW)

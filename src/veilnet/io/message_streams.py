@@ -3,7 +3,7 @@
     CSV     row,plan,agent,z1,z2          a header, then 7,cf6785d0,kitchen,-50.8330078125,8.86328125
     JSON    {"row": 7, "plan": "cf6785d0", "agent": "kitchen", "values": [-50.8330078125, 8.86328125]}
 
-The first column is how rows are told apart (:mod:`veilnet.io.row_keys`): ``row``, ``time`` or ``counted``.
+The first column is how rows are identified (:mod:`veilnet.io.row_keys`): ``row``, ``time`` or ``counted``.
 
 Every message names its row, the plan it was made by (the beginning of its id) and the agent that sent it, so
 that no file of another agent or plan is fused by mistake, wherever in it a foreign line stands. What was made
@@ -33,8 +33,6 @@ from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.sources import Line, RowSource
 from veilnet.io.streams import Block, Format, Refused, Repeated, RowReader
 
-__all__ = ["SENT_AT_ONCE", "MessageMark", "MessageReader", "message_header", "message_lines"]
-
 _MISSED = "missed"
 SENT_AT_ONCE = 2048  # messages: as many may come once more by a pipe, where a run was killed
 _MARK = 8  # characters of a plan's id that its messages carry
@@ -42,7 +40,7 @@ _MARK = 8  # characters of a plan's id that its messages carry
 
 @dataclass(frozen=True)
 class MessageMark:
-    """What every message of a stream says of itself: plan, agent, whether noise was secret, and how rows are told."""
+    """What every message of a stream says of itself: plan, agent, whether noise was secret, the key of rows."""
 
     plan: str
     agent: str
@@ -89,8 +87,8 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
         between = f'"plan": {json.dumps(mark.short_plan)}, "agent": {agent}{private}'
 
         def line(row: int, numbers: list[float], gone: bool) -> str:
-            told = '"missed": true' if gone else f'"values": {numbers!r}'
-            return f'{{"{key.name}": {key.json(row)}, {between}, {told}}}\n'
+            content = '"missed": true' if gone else f'"values": {numbers!r}'
+            return f'{{"{key.name}": {key.json(row)}, {between}, {content}}}\n'
 
     return "".join(map(line, rows, values.tolist(), missed)).encode()
 
@@ -112,7 +110,7 @@ class MessageReader(RowReader):
     def __init__(self, source: RowSource, columns: int, *, mark: MessageMark) -> None:
         super().__init__(source, columns, _names(columns))
         self.mark = mark
-        self.rows_told = True
+        self.rows_named = True
         self.simulated = 0
         self.missed = 0
         self._header: Any = None
@@ -139,7 +137,7 @@ class MessageReader(RowReader):
         names = [str(cell).strip() for cell in line.cells or ()]
         self._header = line.cells
         self._read_header(names)
-        if self._told_at is None or None in self._texts_at[:2]:
+        if self._key_at is None or None in self._texts_at[:2]:
             self._bad_header("it does not name all of these")
         if self._width != self._columns + 4 - self._texts_at.count(None):
             self._bad_header("it names others beside")

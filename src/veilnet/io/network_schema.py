@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,8 @@ from veilnet._core.validation import unknown
 from veilnet.io import _archives, _noise_fields
 from veilnet.io._archives import Arrays
 from veilnet.io._formats import NETWORK, NETWORK_ARCHIVE, check_format
-from veilnet.io._numbers import (
-    Numbers,
-    as_table,
-    as_texts,
-    check_keys,
-    flat,
-    kind_of,
-    open_edges,
-    read_edges,
-)
+from veilnet.io._kinds import NUMBER, STEP, TEXT, WHOLE, YES, ByName, Kind, ListOf, Maybe, ObjectOf, Table
+from veilnet.io._numbers import Numbers, as_table, as_texts, check_keys, flat, kind_of, open_edges, read_edges
 from veilnet.io._toml import dotted
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
@@ -68,74 +60,25 @@ class Field:
     keys: tuple[str, ...] = ()
 
 
-_SECRET, _DOUBT = ("rows", "change", "lasts"), ("words", "accepted")
-_LOG_AUC = ("learner", "auc", "low", "high", "model", "rows")
-_MEMBERS = ("agents", "readings", "threshold", "spare")
-_HELD_OUT = ("beyond", "lowest", "highest")
+_SECRET = ("rows", "change", "lasts")
 _PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
+_DOUBT = ObjectOf(dict, words=TEXT, accepted=Maybe(YES))
+_HELD_OUT = ObjectOf(HeldOut, beyond=NUMBER, lowest=NUMBER, highest=NUMBER)
+_LOG_AUC = ObjectOf(LogAuc, learner=TEXT, auc=NUMBER, low=NUMBER, high=NUMBER, model=NUMBER, rows=WHOLE)
+_MEMBERS = ObjectOf(Members, agents=ListOf(TEXT), readings=ListOf(WHOLE), threshold=WHOLE, spare=WHOLE)
 
 
-def _told(read: Callable[[Any, str], Any]) -> Callable[[Any, Numbers, str], Any]:
-    """How something without matrices is read."""
-    return lambda value, _numbers, name: read(value, name)
+def _plain(name: str, kind: Kind, keys: Table | None = None) -> Field:
+    """Something without matrices."""
 
+    def said(network: Network) -> Any:
+        value = getattr(network, name)
+        return None if value is None else kind.write(value) or None
 
-def _step(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidNetwork(f'{name}: expected text such as "15min", found {kind_of(value)}')
-    return value
+    def read(value: Any, _numbers: Numbers, where: str) -> Any:
+        return kind.read(value, where)
 
-
-def _units(value: Any, name: str) -> dict[str, str]:
-    table = as_table(value, name)
-    for key, unit in table.items():
-        if not isinstance(unit, str):
-            raise InvalidNetwork(f"{dotted(name, key)}: expected text, found {kind_of(unit)}")
-    return table
-
-
-def _doubts(value: Any, name: str) -> list[Doubt]:
-    found = []
-    for key, one in as_table(value, name).items():
-        where = dotted(name, key)
-        entry = as_table(one, where)
-        check_keys(entry, _DOUBT, ("words",), where)
-        found.append(Doubt(key, **entry))
-    return found
-
-
-def _log_aucs(value: Any, name: str) -> dict[str, dict[str, LogAuc]]:
-    found: dict[str, dict[str, LogAuc]] = {}
-    for key, shown in as_table(value, name).items():
-        found[key] = {}
-        for what, one in as_table(shown, dotted(name, key)).items():
-            where = dotted(name, key, what)
-            check_keys(as_table(one, where), _LOG_AUC, _LOG_AUC, where)
-            found[key][what] = LogAuc(**one)
-    return found
-
-
-def _members(value: Any, name: str) -> dict[str, Members]:
-    found = {}
-    for key, one in as_table(value, name).items():
-        where = dotted(name, key)
-        entry = as_table(one, where)
-        check_keys(entry, _MEMBERS, _MEMBERS, where)
-        agents, readings = as_texts(entry["agents"], f"{where}.agents"), entry["readings"]
-        if not isinstance(readings, list):
-            raise InvalidNetwork(f"{where}.readings: expected a list of numbers, found {kind_of(readings)}")
-        found[key] = Members(tuple(agents), tuple(readings), entry["threshold"], entry["spare"])
-    return found
-
-
-def _members_said(members: Members) -> dict[str, Any]:
-    return asdict(members) | {"agents": list(members.agents), "readings": list(members.readings)}
-
-
-def _held_out(value: Any, name: str) -> dict[str, HeldOut]:
-    for key, one in as_table(value, name).items():
-        check_keys(as_table(one, dotted(name, key)), _HELD_OUT, _HELD_OUT, dotted(name, key))
-    return {key: HeldOut(**one) for key, one in value.items()}
+    return Field(name, said, read, () if keys is None else tuple(keys.kinds))
 
 
 def _record(made: Callable[..., Any], known: Sequence[str], needed: Sequence[str] = ()) -> Any:
@@ -181,7 +124,7 @@ def _read_private(value: Any, numbers: Numbers, *path: str) -> Any:
     return Secret(
         rows,
         numbers.read(value["change"], *path, "change"),
-        lasts=None if lasts is None else _step(lasts, f"{where}.lasts"),
+        lasts=None if lasts is None else STEP.read(lasts, f"{where}.lasts"),
     )
 
 
@@ -193,7 +136,7 @@ def _prior(network: Network) -> dict[str, Array] | None:
 
 
 FIELDS = (
-    Field("parameters", lambda n: list(n.parameters), _told(as_texts)),
+    _plain("parameters", ListOf(TEXT)),
     Field(
         "public",
         lambda n: {name: _short(rows) for name, rows in n.public.items()},
@@ -207,7 +150,7 @@ FIELDS = (
         },
         _SECRET,
     ),
-    Field("units", lambda n: dict(n.units) or None, _told(_units)),
+    _plain("units", ByName(TEXT)),
     Field("prior", _prior, _record(Prior, _PRIOR), _PRIOR),
     Field(
         "dynamics",
@@ -215,32 +158,19 @@ FIELDS = (
         _record(Dynamics, _DYNAMICS, ("transition", "noise")),
         _DYNAMICS,
     ),
-    Field("model_error", lambda n: n.model_error or None, _told(lambda value, _name: value)),
-    Field("step", lambda n: None if n.step is None else duration_in_words(n.step), _told(_step)),
+    Field("model_error", lambda n: n.model_error or None, lambda value, _numbers, _name: value),
+    _plain("step", STEP),
     Field("dither", lambda n: n.dither, lambda value, numbers, name: flat(numbers.read(value, name))),
-    Field("fitted_rows", lambda n: list(n.fitted_rows) or None, _told(as_texts)),
+    _plain("fitted_rows", ListOf(TEXT)),
     Field(
         "doubts",
-        lambda n: {each.name: {"words": each.words, "accepted": each.accepted} for each in n.doubts} or None,
-        _told(_doubts),
-        _DOUBT,
+        lambda n: ByName(_DOUBT).write({each.name: each for each in n.doubts}) or None,
+        lambda value, _numbers, name: [Doubt(key, **each) for key, each in ByName(_DOUBT).read(value, name).items()],
+        tuple(_DOUBT.kinds),
     ),
-    Field(
-        "held_out", lambda n: {name: asdict(each) for name, each in n.held_out.items()} or None, _told(_held_out),
-        _HELD_OUT,
-    ),
-    Field(
-        "log_aucs",
-        lambda n: {name: {k: asdict(v) for k, v in shown.items()} for name, shown in n.log_aucs.items()} or None,
-        _told(_log_aucs),
-        _LOG_AUC,
-    ),
-    Field(
-        "members",
-        lambda n: {group: _members_said(each) for group, each in n.members.items()} or None,
-        _told(_members),
-        _MEMBERS,
-    ),
+    _plain("held_out", ByName(_HELD_OUT), _HELD_OUT),
+    _plain("log_aucs", ByName(ByName(_LOG_AUC)), _LOG_AUC),
+    _plain("members", ByName(_MEMBERS), _MEMBERS),
 )  # fmt: skip
 
 

@@ -24,13 +24,10 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.io._atomic import remember_folder
-from veilnet.io._chain import write_all
 from veilnet.io._locking import require_lock
 from veilnet.io.agent_store import AgentStore, FileEnd
 from veilnet.io.message_streams import SENT_AT_ONCE, MessageMark, message_header, message_lines
 from veilnet.io.streams import Format
-
-__all__ = ["SHORT", "VERSION", "Message", "Sink", "Unsealed", "added_to"]
 
 VERSION = 1  # of messages and receipts; it rises when a field is added
 SHORT = 16  # characters of a plan's id that its messages carry
@@ -38,13 +35,13 @@ _END = 4096  # bytes of a file's end by which it is known again
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_unknown_fields=True):
-    """What an agent tells of one epoch.
+    """What an agent says about one epoch.
 
     plan:     the beginning of the plan's id.
     agent:    who sends.
     store:    which store it comes from: a random number, made when that store was begun.
     sequence: counted from 1 in that store.
-    epoch:    which one it tells of.
+    epoch:    which one it is about.
     after:    of an agent with a memory, the epoch before which entered it last (0: none): those between were missed.
     private:  False for a simulation with seeded noise.
     values:   the numbers sent, float64 in little-endian order; None says that there was no reading to release.
@@ -87,7 +84,7 @@ class Sink:
     mark:    of the messages that go there; those of another plan stay in the outbox.
     columns: how many numbers a message has.
     write:   adds lines, which have arrived when it returns.
-    told:    whether a line says that a reading was missed; otherwise there is none.
+    says_missed: whether a line says that a reading was missed; otherwise there is none.
     """
 
     def __init__(
@@ -98,10 +95,10 @@ class Sink:
         mark: MessageMark,
         write: Callable[[bytes], FileEnd | None],
         *,
-        told: bool,
+        says_missed: bool,
     ) -> None:
         self._store, self._format, self._columns, self._mark = store, format, columns, mark
-        self._write, self._told = write, told
+        self._write, self._says_missed = write, says_missed
 
     def deliver(self) -> list[int]:
         """Send what waits; its rows."""
@@ -130,11 +127,11 @@ class Sink:
         return self._lines([each for each in own if self._mark.plan.startswith(each.plan)])[1]
 
     def _lines(self, messages: list[Message]) -> tuple[list[int], bytes]:
-        told = [each for each in messages if self._told or each.values is not None]
+        written = [each for each in messages if self._says_missed or each.values is not None]
         missed = np.full(self._columns, MISSED, dtype="<f8").tobytes()
-        numbers = b"".join(missed if each.values is None else each.values for each in told)
-        values = np.frombuffer(numbers, dtype="<f8").reshape(len(told), self._columns)
-        rows = [each.epoch for each in told]
+        numbers = b"".join(missed if each.values is None else each.values for each in written)
+        values = np.frombuffer(numbers, dtype="<f8").reshape(len(written), self._columns)
+        rows = [each.epoch for each in written]
         return rows, message_lines(self._format, rows, values, self._mark)
 
 
@@ -155,7 +152,7 @@ def added_to(
     columns: int,
     mark: MessageMark,
     *,
-    told: bool,
+    says_missed: bool,
     first: bytes,
 ) -> Iterator[Sink]:
     """A sink that adds to a file, which it knows again or begins.
@@ -169,9 +166,9 @@ def added_to(
             f"{path}: expected a file to add messages to, found a folder, a device or a pipe"
         )
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "rb") as opened:  # noqa: PTH123
-        require_lock(opened.fileno(), path, "is adding to this file", wait=False)
+        require_lock(opened.fileno(), path, "is adding to this file")
         file = _File(opened.fileno(), path, json.dumps([mark.short_plan, mark.agent, format, columns]))
-        sink = Sink(store, format, columns, mark, file.write, told=told)
+        sink = Sink(store, format, columns, mark, file.write, says_missed=says_missed)
         begun = message_header(format, columns, mark) + first
         if file.find_end(store.file(), begun, sink.waiting_lines()):
             store.settle([], file=file.write(begun))
@@ -244,3 +241,12 @@ class _File:
         self._length += len(lines)
         self._end = (self._end + lines)[-_END:]
         return FileEnd(self._length, hashlib.sha256(self._end).digest(), self._messages)
+
+
+def write_all(handle: int, content: bytes, place: int) -> None:
+    """Write bytes at a place of a file, past any buffer, until they are on the disk."""
+    os.lseek(handle, place, os.SEEK_SET)
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+    os.fsync(handle)

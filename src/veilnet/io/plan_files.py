@@ -50,7 +50,7 @@ _PROMISES: dict[str, Any] = {
     "most_loss": Maybe(FIGURE),
     "certificate": ListOf(Table(what=TEXT, promised=FIGURE, found=FIGURE, ok=YES)),
     "details": ANYTHING,
-    "privacy_with_gaps": Maybe(FIGURES),  # of streams
+    "privacy_with_gaps": Maybe(FIGURES),  # for streams
     "proof": Maybe(STATEMENT),
 }
 PROMISES = Table(**_PROMISES)

@@ -3,7 +3,7 @@
 The new files are written to a folder of their own inside, which is then renamed to ``.veilnet-ready``: that
 one step decides. Before it the old plan stands, untouched; after it the new one counts, and what is left is to
 move each file to its place. A save that was killed is finished, and what others left half-written removed, by
-whoever saves or reads next; a reader who may not write finds each file where it is. Writers and readers exclude
+the next who saves or reads; a reader who may not write finds each file where it is. Writers and readers exclude
 each other by a lock on the folder, which ends with its holder.
 """
 
@@ -18,8 +18,6 @@ from pathlib import Path
 
 from veilnet.io._atomic import remember_folder
 from veilnet.io._locking import lock
-
-__all__ = ["reading", "saving"]
 
 _OURS = ".veilnet-"
 _READY = ".veilnet-ready"

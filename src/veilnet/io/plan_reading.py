@@ -21,16 +21,7 @@ from veilnet.io._sealed import read_sealed
 from veilnet.io.centre_files import load_centre
 from veilnet.io.network_schema import from_document, network_difference
 from veilnet.io.plan_archives import Archive, is_archive
-from veilnet.io.plan_files import (
-    CENTRE,
-    PLAN,
-    PROMISES,
-    PROOF,
-    WHOLE,
-    file_names,
-    look_around,
-    plan_id_of,
-)
+from veilnet.io.plan_files import CENTRE, PLAN, PROMISES, PROOF, WHOLE, file_names, look_around, plan_id_of
 from veilnet.io.plan_folder import reading
 from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network

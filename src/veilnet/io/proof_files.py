@@ -12,7 +12,7 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io._formats import PROOF as FORMAT
-from veilnet.io._kinds import NUMBER, NUMBERS, PACKED, TEXT, ListOf, Maybe, Table, file_errors
+from veilnet.io._kinds import NUMBER, NUMBERS, PACKED, TEXT, ByName, ListOf, Maybe, Table, file_errors
 from veilnet.io._sealed import digest, open_sealed
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import Rapidities
@@ -33,6 +33,7 @@ PROOF = Table(
     loss=NUMBER,
     privacy=NUMBERS,
     common=Maybe(PACKED),
+    mixed=Maybe(ByName(PACKED)),
     multipliers=Maybe(ListOf(_MULTIPLIERS)),
     rapidities=Maybe(_RAPIDITIES),
 )
@@ -73,8 +74,8 @@ def proof_of(content: Mapping[str, Any], path: Path, statement: Mapping[str, Any
     if (several is None) == (rapidities is None):
         raise InvalidPlan(f"{path}: expected either multipliers or rapidities; save the plan again")
     given = Rapidities(**rapidities) if several is None else tuple(Multipliers(**one) for one in several)
-    # The statement of plan.json is the one that counts: it is what the reader of the plan is told.
-    return Proof(statement["loss"], statement["privacy"], given, found["common"])
+    # The statement of plan.json is the one that counts: it is what the reader of the plan sees.
+    return Proof(statement["loss"], statement["privacy"], given, found["common"], found["mixed"] or {})
 
 
 def _values(proof: Proof) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def _values(proof: Proof) -> dict[str, Any]:
         "loss": proof.loss,
         "privacy": proof.privacy,
         "common": proof.common,
+        "mixed": proof.mixed or None,
         "multipliers": None
         if isinstance(given, Rapidities)
         else [{name: getattr(each, name) for name in _MULTIPLIERS.kinds} for each in given],

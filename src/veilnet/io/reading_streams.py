@@ -12,7 +12,7 @@ Where the agent's readings have names, a CSV must begin with a header that holds
 in any order and among others, and a JSON table must have them as keys: numbers that nobody named are refused
 unless the caller says that there are no names to go by (``header=False``, ``--no-header``). Without names, a
 first line of numbers is a row, one of distinct words is a header, and of anything else nobody can tell: the
-stream is refused until it is told which.
+stream is refused until that is given.
 
 The row number, which lets the centre align the agents, is counted from 1 and counts every line but the header
 and empty lines at the end, refused ones too; or it is given, as the column ``row`` of a CSV with a header or
@@ -32,14 +32,12 @@ from veilnet.io.row_keys import COUNTED, ROW, RowKey, key_of, looks_like_times
 from veilnet.io.sources import LIKE_JSON, Line, RowSource
 from veilnet.io.streams import Block, Refused, RowReader
 
-__all__ = ["ReadingReader"]
-
 
 class ReadingReader(RowReader):
     """Reads rows of readings; a missing one is NaN.
 
     names:  of the readings, if known: a CSV header or a JSON table must then have each of them.
-    header: whether a CSV begins with names; None: it must where names are known, and else is told from its
+    header: whether a CSV begins with names; None: it must where names are known, and else is seen from its
             first line. False also lets JSON lists through where names are known.
     time:   the column or key that tells the time of a row; None: ``row`` or ``time`` where there is one.
     step:   from row to row of a stream, whose rows times then number, as the epochs of live agents: all agents count
@@ -76,8 +74,8 @@ class ReadingReader(RowReader):
         """How times are written that tell rows, or number them; None where none did."""
         return self._clock.key
 
-    def _told(self, cell: object) -> int:
-        row = super()._told(cell)
+    def _row_of_key(self, cell: object) -> int:
+        row = super()._row_of_key(cell)
         if self._step is None or self.key is None or not self.key.is_time:
             return row
         self.key = ROW
@@ -91,7 +89,7 @@ class ReadingReader(RowReader):
 
     def _at_end(self) -> None:
         if self.key is None:  # no readings, no messages
-            key = key_of(self._told_in)
+            key = key_of(self._key_column)
             self.key = ROW if key.is_time and self._step is not None else key
 
     # --- cells
@@ -114,7 +112,7 @@ class ReadingReader(RowReader):
         if "plan" in names and "agent" in names:
             self._bad_header("it is that of messages, which are sanitized already")
         self._read_header(names)
-        if self._told_at is None and self._names:
+        if self._key_at is None and self._names:
             self._others = [(name, at) for at, name in enumerate(names) if at not in self._numbers_at]
         return True
 
@@ -142,7 +140,7 @@ class ReadingReader(RowReader):
     # --- JSON lines
 
     def _in_json(self, value: Any) -> tuple[int | None, list[Any], list[Any]]:
-        if not isinstance(value, list) or self.rows_told or self._told_in is not None:
+        if not isinstance(value, list) or self.rows_named or self._key_column is not None:
             return super()._in_json(value)
         if not self._by_position:
             raise Refused("the list does not say which reading is which; name them, or give --no-header")

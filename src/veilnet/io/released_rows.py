@@ -1,6 +1,6 @@
 """Which readings an agent has released already, whatever store and file they went to: kept beside the agent's file.
 
-Noise protects a reading once: whoever has it under 300 draws averages them away. ``sanitize`` and ``agent`` therefore
+Noise protects a reading once: 300 draws of it average out. ``sanitize`` and ``agent`` therefore
 keep hashes of what they read, in ``<agent>.released`` beside the agent's file, and refuse to read it again. A hash is
 of a run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known again in a
 file that has grown, was cut or is a part of another. One more is of all rows together, with their numbers or times.
@@ -24,8 +24,6 @@ from veilnet._core.types import Array
 from veilnet.io._locking import lock
 from veilnet.io.streams import Block
 from veilnet.model.fitted_rows import marks_of_run, runs_of
-
-__all__ = ["CountedRows", "ReleasedRows", "released_beside"]
 
 _DISTINCT = 8  # rows of a run that differ
 _LONGEST = 2048  # rows of a run
@@ -135,7 +133,7 @@ class ReleasedRows:
 class CountedRows:
     """Whether lines that are counted are those that were counted before: another log has other readings in them.
 
-    last:  the last row that was told; ``known`` a hash of all up to that one, None where nothing was told.
+    last:  the last row that was sent; ``known`` a hash of all up to that one, None where nothing was sent.
     label: names the log in errors.
     """
 
@@ -144,7 +142,7 @@ class CountedRows:
         self._read = hashlib.sha256()
 
     def look(self, block: Block) -> dict[int, bytes]:
-        """row -> a hash of all rows up to it; InvalidRequest where those that were told are others now."""
+        """row -> a hash of all rows up to it; InvalidRequest where those that were sent are others now."""
         lines = {row: b"refused" for _, row, _ in block.refused if row is not None}
         lines |= {row: repr(numbers).encode() for row, numbers in zip(block.rows, block.numbers, strict=True)}
         found = {}

@@ -1,6 +1,6 @@
 """What tells one row from another, so that the centre can align agents: a count, a number or a time.
 
-    counted  nobody told: the line's place among the readings, the header not counted
+    counted  no key given: the line's place among the readings, the header not counted
     row      a whole number that came with the readings
     time     when they were taken, in one of three styles that a stream keeps: with a zone (written in UTC, with
              a Z), without one, or as seconds counted from anywhere
@@ -29,8 +29,6 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet.io.cells import is_missing, is_number
 
-__all__ = ["COUNTED", "ROW", "Clock", "RowKey", "Style", "as_seconds", "key_of", "looks_like_times"]
-
 LARGEST_ROW = 2**62
 _EPOCH = datetime(1970, 1, 1)
 _LONGEST_TIME = 40  # characters
@@ -50,7 +48,7 @@ Style = Literal["", "zoned", "local", "seconds"]
 
 @dataclass(frozen=True)
 class RowKey:
-    """How the rows of a stream are told apart; ``name`` is the column, ``style`` that of times."""
+    """How the rows of a stream are identified; ``name`` is the column, ``style`` that of times."""
 
     name: Literal["counted", "row", "time"]
     style: Style = ""
@@ -83,7 +81,7 @@ COUNTED, ROW = RowKey("counted"), RowKey("row")
 
 
 def key_of(column: str | None) -> RowKey:
-    """What a column tells rows by, None for none; the style of times is told by the first."""
+    """What a column tells rows by, None for none; the first time shows the style."""
     return {None: COUNTED, "counted": COUNTED, "row": ROW}.get(column, RowKey("time"))
 
 

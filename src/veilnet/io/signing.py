@@ -1,4 +1,4 @@
-"""Signatures of whoever designs: Ed25519, in DSSE envelopes beside the files of a plan.
+"""Signatures of the designer: Ed25519, in DSSE envelopes beside the files of a plan.
 
 ``kitchen.json.dsse`` holds a statement on ``kitchen.json`` (:mod:`veilnet.io.statements`: its SHA-256, version,
 expiry, the plan's promise) and signatures over it (DSSE, by securesystemslib; keys by cryptography). A file is signed
@@ -135,7 +135,7 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
     envelope = _read_envelope(target)
     if envelope.payload_type == _WITHOUT_VERSION:
         raise InvalidPlan(
-            f"{target.name} has no version and no expiry, as veilnet signed before; ask whoever designs to sign anew"
+            f"{target.name} has no version and no expiry, as veilnet signed before; ask the designer to sign anew"
         )
     if envelope.payload_type != PAYLOAD_TYPE:
         raise InvalidPlan(f"{target.name} is not the signature of a file of a plan")

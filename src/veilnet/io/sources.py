@@ -1,6 +1,6 @@
 """Rows of cells, wherever they come from: text, packed or not, JSON lines, Parquet, Feather and Excel.
 
-Whoever gives a file decides how long it is, packed files how long they become: lines, unpacked bytes and cells are
+The giver of a file decides how long it is, packed files how long they become: lines, unpacked bytes and cells are
 counted before they are in memory. Rows come one by one, so that standard input is read as it arrives.
 """
 
@@ -26,8 +26,6 @@ from veilnet._core.extras import missing_extra
 from veilnet.io import _json
 from veilnet.io._reading import ARRAY_LIMIT, TEXT_LIMIT, refuse_oversized
 from veilnet.io.cells import TYPED, Dialect, dialect_of
-
-__all__ = ["LIKE_JSON", "LONGEST_LINE", "Line", "RowSource"]
 
 LONGEST_LINE = 4 * 2**20  # bytes; a longer line is refused without being held in memory
 LIKE_JSON = "the line looks like JSON; give --format jsonl"
@@ -112,14 +110,14 @@ class RowSource:
 
     def _csv_lines(self, whole: bool) -> Iterator[Line]:
         dialect = Dialect(",")
-        told = False
+        decided = False
         for number, raw, trouble in self._raw_lines(whole, joined=whole):
             cells: list[str] | None = None
             try:
                 text = raw.decode().rstrip("\r\n")
                 start = text.lstrip()[:1]
-                if start and not told and not trouble:
-                    dialect, told = dialect_of(text), True
+                if start and not decided and not trouble:
+                    dialect, decided = dialect_of(text), True
                 if start in ("{", "[") and not whole:
                     trouble = trouble or LIKE_JSON
                 elif not trouble:

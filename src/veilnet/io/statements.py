@@ -6,7 +6,7 @@ sha256    of its bytes: these are what is signed
 plan      id of the plan it belongs to, null for a file of no plan
 version   a whole number that goes up with every plan, so that nobody can put an older one back
 signed    when it was signed, in UTC
-expires   until when it may be run: whoever holds back a newer plan cannot do so for ever
+expires   until when it may be run: a newer plan cannot be held back for ever
 promise   public parameters, utility and privacy of the plan as they were verified when it was signed; may be null
 """
 
@@ -42,6 +42,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
     with_gaps: of a stream, p_j around a missed row and at a start; empty where it was not computed.
     changes:   how surely the change of each secret is seen, in words: in the model, and in the fit's log if more.
+    helped:    of a plan of sums, p_j if the worst one agent helps the centre.
     """
 
     public: list[str]
@@ -50,6 +51,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     constant: dict[str, float] | None = None
     with_gaps: dict[str, float | str] | None = None
     changes: dict[str, str] | None = None
+    helped: dict[str, float | str] | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> StatedPromise:
@@ -69,12 +71,17 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             constant or None,
             plain(dict(plan.privacy_with_gaps)) if plan.network.is_stream else None,
             {name: _seen(plan, name) for name in plan.detectability} or None,
+            plain(dict(plan.colluding)) if plan.network.members else None,
         )
 
-    def numbers(self) -> tuple[float, dict[str, float], dict[str, float] | None]:
-        """(utility, privacy, with_gaps) as numbers."""
-        with_gaps = None if self.with_gaps is None else _floats(self.with_gaps)
-        return float(self.utility), _floats(self.privacy), with_gaps
+    def numbers(
+        self,
+    ) -> tuple[float, dict[str, float], dict[str, float] | None, dict[str, float] | None]:
+        """(utility, privacy, with_gaps, helped) as numbers."""
+        with_gaps, helped = (
+            None if stated is None else _floats(stated) for stated in (self.with_gaps, self.helped)
+        )
+        return float(self.utility), _floats(self.privacy), with_gaps, helped
 
 
 def _seen(plan: Plan, name: str) -> str:
@@ -83,7 +90,8 @@ def _seen(plan: Plan, name: str) -> str:
 
     known, shown = plan.network.log_aucs, plan.detectability[name].in_words(plan.network.unit(name))
     in_log = log_headlines({name: known[name]} if name in known else {}, {})
-    best = f"{shown}, in the model, for anybody who knows the plan and sees all messages"
+    seen = "sums alone" if plan.network.members else "all messages"
+    best = f"{shown}, in the model, for anybody who knows the plan and sees {seen}"
     return "; ".join([best, *(each.removeprefix(f"{name}: ").removesuffix(".") for each in in_log)])
 
 

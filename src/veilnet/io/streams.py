@@ -22,8 +22,6 @@ from veilnet.io.following import Following
 from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
-__all__ = ["Block", "Format", "Refused", "Repeated", "RowReader", "format_for", "in_windows", "source_of"]
-
 Format = Literal["csv", "jsonl"]
 
 
@@ -84,7 +82,7 @@ def in_windows(blocks: Iterator[Block], window: int) -> Iterator[Block]:
 
 
 def format_for(*paths: Path | None, given: str | None = None) -> Format:
-    """The format asked for, or told by the first telling file name, or CSV."""
+    """The format asked for, or that of the first file name that shows one, or CSV."""
     if given is not None:
         if given not in ("csv", "jsonl"):
             raise InvalidRequest(f"--format: expected csv or jsonl, found {given!r}")
@@ -124,8 +122,8 @@ class RowReader(ABC):
     """Reads rows of ``columns`` numbers from a source: by their names, or by their places where there are none.
 
     last_row:  the last row read, as a number (:mod:`veilnet.io.row_keys`).
-    rows_told: whether the lines tell their rows; otherwise they are counted.
-    key:       how rows are told apart; None until the first of them was read.
+    rows_named: whether lines give their row; otherwise they are counted.
+    key:       how rows are identified; None until the first of them was read.
     """
 
     _keys: tuple[str, ...] = ("row", "time")  # the columns or JSON keys that may tell a row
@@ -133,13 +131,13 @@ class RowReader(ABC):
     _listed = "readings"  # the JSON key of numbers in a list
 
     def __init__(
-        self, source: RowSource, columns: int, names: Sequence[str], told_in: str | None = None
+        self, source: RowSource, columns: int, names: Sequence[str], key_column: str | None = None
     ) -> None:
         self.source = source
         self._columns, self._names = columns, tuple(names)
         self._json = source.kind == "jsonl"
-        self._told_in = told_in  # the column or key that tells rows, once that is known
-        self._told_at: int | None = None
+        self._key_column = key_column  # the column or key of rows, once that is known
+        self._key_at: int | None = None
         self._texts_at: list[int | None] = []
         self._numbers_at: list[int] = list(range(columns))
         self._counts_as_one: dict[int, str] = {}  # which number -> the text for which it is 1
@@ -148,7 +146,7 @@ class RowReader(ABC):
         self._line = 0
         self._blank: list[int] = []  # empty lines count as rows only if another line follows
         self.last_row = 0
-        self.rows_told = False
+        self.rows_named = False
         self.key: RowKey | None = None
 
     def blocks(self, rows_at_most: int) -> Iterator[Block]:
@@ -224,7 +222,7 @@ class RowReader(ABC):
         block.numbers.append(numbers)
 
     def _refuse(self, block: Block, line: int, reason: str, row: int | None) -> None:
-        if not self.rows_told and row is None:
+        if not self.rows_named and row is None:
             self.last_row += 1
             row = self.last_row
         block.refused.append((line, row, reason))
@@ -235,11 +233,11 @@ class RowReader(ABC):
         """Find what is wanted among the names of columns."""
         if len(set(names)) != len(names):
             self._bad_header("a name is given twice")
-        self._told_in = self._told_in or next((name for name in self._keys if name in names), None)
-        if self._told_in is not None:
-            if self._told_in not in names:
-                self._bad_header(f"there is no column {self._told_in!r} of times")
-            self._told_at, self.rows_told, self.key = names.index(self._told_in), True, None
+        self._key_column = self._key_column or next((name for name in self._keys if name in names), None)
+        if self._key_column is not None:
+            if self._key_column not in names:
+                self._bad_header(f"there is no column {self._key_column!r} of times")
+            self._key_at, self.rows_named, self.key = names.index(self._key_column), True, None
         self._width = len(names)
         self._texts_at = [names.index(name) if name in names else None for name in self._texts]
         found = [column_of(name, names) for name in self._names]
@@ -249,7 +247,7 @@ class RowReader(ABC):
         self._numbers_at = [names.index(name) for name, _ in found]
         self._counts_as_one = {place: text for place, (_, text) in enumerate(found) if text}
         if not self._names:
-            others = {self._told_at, *self._texts_at}
+            others = {self._key_at, *self._texts_at}
             self._numbers_at = [place for place in range(len(names)) if place not in others]
         if len(self._numbers_at) != self._columns:
             self._bad_header(f"it names {len(self._numbers_at)} columns of numbers")
@@ -258,13 +256,13 @@ class RowReader(ABC):
         """(row or None where it is counted, texts, cells of the numbers)."""
         if len(cells) != self._width:
             raise Refused(f"expected {self._width} cells, found {len(cells)}")
-        row = None if self._told_at is None else self._told(cells[self._told_at])
+        row = None if self._key_at is None else self._row_of_key(cells[self._key_at])
         texts = [None if place is None else cells[place] for place in self._texts_at]
         return row, texts, [cells[place] for place in self._numbers_at]
 
-    def _told(self, cell: object) -> int:
+    def _row_of_key(self, cell: object) -> int:
         """The row that a cell tells; every time must be written as the first was."""
-        key = key_of(self._told_in)
+        key = key_of(self._key_column)
         if key.is_time:
             try:
                 row = self._clock.read(cell)
@@ -289,18 +287,18 @@ class RowReader(ABC):
 
     def _row_in(self, table: dict[str, Any]) -> int | None:
         """The row that a JSON table tells, which is taken out of it; None where rows are counted."""
-        if self.key == COUNTED and not self.rows_told and table.get("row") is not None:
+        if self.key == COUNTED and not self.rows_named and table.get("row") is not None:
             raise Refused("the row is given, but those before were counted; give each, or none")
-        if self.key is None and self._told_in is None:
-            self._told_in = next((name for name in self._keys if table.get(name) is not None), None)
-        if self._told_in is None and not self.rows_told:
+        if self.key is None and self._key_column is None:
+            self._key_column = next((name for name in self._keys if table.get(name) is not None), None)
+        if self._key_column is None and not self.rows_named:
             self.key = COUNTED
             return None
-        told = table.pop(self._told_in or "row", None)
-        if told is None:
-            raise Refused(f"the {'time' if self._told_in not in (None, 'row') else 'row'} is missing")
-        row = self._told(told)
-        self.rows_told = True  # from now on every line must tell its row
+        cell = table.pop(self._key_column or "row", None)
+        if cell is None:
+            raise Refused(f"the {'time' if self._key_column not in (None, 'row') else 'row'} is missing")
+        row = self._row_of_key(cell)
+        self.rows_named = True  # from now on every line must give its row
         return row
 
     def _numbers_in(self, table: dict[str, Any], row: int | None) -> list[Any]:

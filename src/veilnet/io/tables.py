@@ -15,7 +15,6 @@ import sys
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from difflib import get_close_matches
 from itertools import chain, islice
 from os import PathLike, fspath
 from sys import intern
@@ -24,12 +23,11 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
+from veilnet._core.spelling import did_you_mean
 from veilnet._core.types import Array
 from veilnet.io.cells import TYPED, Dialect, NoNumber, column_of, is_missing, is_number
 from veilnet.io.row_keys import as_seconds
 from veilnet.io.sources import Line, RowSource
-
-__all__ = ["class_columns", "column_names", "first_rows", "read_columns"]
 
 _MOST_TEXTS = 20  # different ones of a category
 
@@ -366,6 +364,5 @@ def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
     strangers = [name for name in wanted if name not in there and column_of(name, known)[0] not in there]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
-        near = get_close_matches(strangers[0], known, n=1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        meant = did_you_mean(strangers[0], known)
         raise InvalidRequest(f"table: no column {strangers[0]!r}{meant}; its columns are {shown}")

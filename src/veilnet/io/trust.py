@@ -1,7 +1,7 @@
 """Which files an agent may run: pinned by their fingerprint, or signed with a key that is trusted.
 
-The checksum inside a file finds accidents; whoever can write the file can write the checksum. A pin is kept by the
-agent and comes by another way: the SHA-256 of the whole file, or the public key of whoever designs. Pins are
+The checksum inside a file finds accidents; who can write the file can write the checksum. A pin is kept by the
+agent and comes by another way: the SHA-256 of the whole file, or the designer's public key. Pins are
 
 - given on the command line (``--trust``): a fingerprint, a public key (``designer.pub``), or a trust file;
 - or kept beside the agent's file, ``kitchen.trust`` for ``kitchen.json``, as ``veilnet inspect --pin`` writes it.
@@ -45,7 +45,7 @@ class TrustDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Trust:
-    """Fingerprints of files, and public keys (PEM) of whoever may sign them."""
+    """Fingerprints of files, and public keys (PEM) of those who may sign them."""
 
     fingerprints: frozenset[str] = frozenset()
     keys: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def require_trust(
             signed = _trusted(path, content, trust, now) or signed
         except InvalidPlan as error:
             raise InvalidPlan(
-                f"{path}: not trusted ({error}), so nothing is sent; ask whoever designs for the right file, or "
+                f"{path}: not trusted ({error}), so nothing is sent; ask the designer for the right file, or "
                 f"read it with 'veilnet inspect {path}' and pin it with --pin"
             ) from None
     return signed

@@ -1,7 +1,7 @@
 """The agent, wherever it sends to: from a reading to a message in the outbox, each step once.
 
 Everything that may be sent goes through :meth:`LiveAgent.take`: reserve, then draw noise, then keep. Where anything
-is in doubt (an epoch that was told before, a clock that went back, a store that cannot be written) it raises, and
+is in doubt (an epoch that was sent before, a clock that went back, a store that cannot be written) it raises, and
 nothing is sent. What feeds it is in :mod:`veilnet.live.feeding`; its outbox is emptied by :mod:`veilnet.live.sending`
 (a broker) or :mod:`veilnet.io.outbox` (a file, a pipe).
 """
@@ -30,8 +30,6 @@ from veilnet.symbols.agent import SymbolAgent
 if TYPE_CHECKING:  # cryptography, which an agent without sums does not need
     from veilnet.live.sum_rounds import SumRounds
     from veilnet.sums.masks import Words
-
-__all__ = ["Exhausted", "LiveAgent", "ReleaseOutcome", "check_runnable"]
 
 
 class Exhausted(Exception):
@@ -63,6 +61,11 @@ def check_runnable(sanitizer: Sanitizer | SymbolAgent, plan: str) -> None:
             f"plan: {sanitizer.agent!r} sends a symbol for each window of {sanitizer.window} rows; run it by "
             "sanitize, whose rows are numbered"
         )
+    if isinstance(sanitizer, Sanitizer) and sanitizer.summed is not None and sanitizer.memory is not None:
+        raise InvalidRequest(
+            f"plan: {sanitizer.agent!r} adds to sums of a stream, which are not run over a broker; run a plan of "
+            "single rows, or simulate this one by sanitize --summed and fuse --summed"
+        )
     if 8 * sanitizer.sent + 1024 > MOST_BYTES:
         raise InvalidPlan(f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes")
 
@@ -76,7 +79,7 @@ class LiveAgent:
     sanitizer: what it does to readings; ``plan`` the id of the plan that says so.
     noise:     where noise comes from.
     rounds:    where its messages go into a sum: its part in that. They are never sent in any other way.
-    sent:      how many messages with numbers this run kept; ``resumed`` the last epoch that was told before it.
+    sent:      how many messages with numbers this run kept; ``resumed`` the last epoch that was sent before it.
     """
 
     def __init__(

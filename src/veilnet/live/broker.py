@@ -4,9 +4,10 @@ The broker asks every client for a certificate of the network's authority, takes
 and client id, so that nobody can pose as another or end another's session, and lets each do only what the ACL says:
 
 - an agent writes to its own topics of messages and sums and reads its own acknowledgements and rounds;
-- the centre reads messages and sums and writes acknowledgements, rounds, estimates, its status and Home
-  Assistant's discovery;
-- a reader reads estimates, status and discovery, and may write Home Assistant's birth message.
+- the centre and its standby read messages and sums and write acknowledgements, rounds, estimates and their history,
+  status, whether agents are heard, and Home Assistant's discovery; on two topics they speak to one another;
+- a reader reads what the centre says of estimates, status and discovery, and may write Home Assistant's birth
+  message.
 
 Nothing is kept on the broker's disk unless a folder for it is given: agents send again what the centre has not
 acknowledged.
@@ -22,9 +23,10 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_text
 from veilnet.live.home_assistant import PREFIX, birth_topic
 from veilnet.live.keys import Credentials
-from veilnet.live.topics import CENTRE, Topics, identity, reader_identity
+from veilnet.live.topics import CENTRE, STANDBY, Topics, identity, reader_identity
 
 PORT = 8883
+ON_ITS_WAY = 256  # messages that an agent sends before any is acknowledged
 LARGEST_PACKET = 65536 + 1024  # bytes: a message of 65,536, its topic and its head
 
 
@@ -32,8 +34,7 @@ LARGEST_PACKET = 65536 + 1024  # bytes: a message of 65,536, its topic and its h
 class BrokerPlan:
     """What a broker has to know of a network.
 
-    largest_packet: bytes of the largest message with its topic. queued: messages it keeps for a client
-    that is away or slow, each. discovery: the root of Home Assistant's topics.
+    largest_packet: bytes of the largest message with its topic. discovery: the root of Home Assistant's topics.
     """
 
     agents: Sequence[str]
@@ -41,30 +42,44 @@ class BrokerPlan:
     readers: Sequence[str] = ()
     discovery: str = PREFIX
     largest_packet: int = LARGEST_PACKET
-    queued: int = 10_000
+
+    @property
+    def queued(self) -> int:
+        """Messages that the broker keeps for a client that is away or slow: for the centre all that is on its way.
+
+        What finds no room is sent again, seconds later; ten thousand are what a reader may miss of estimates.
+        """
+        return max(10_000, ON_ITS_WAY * len(self.agents))
 
 
 def access_list(plan: BrokerPlan) -> str:
     """The ACL file: what is not listed is refused."""
     topics = plan.topics
     lines = ["# Who may do what, by 'veilnet live keys'; what is not listed is refused.", ""]
-    lines += [
-        f"user {CENTRE}",
-        f"topic read {topics.all_messages}",
-        f"topic write {topics.root}/acks/+",
-        f"topic read {topics.all_sums}",
-        f"topic write {topics.root}/rounds/+",
-        f"topic write {topics.estimates}",
-        f"topic write {topics.influx}",
-        f"topic write {topics.status}",
-        f"topic write {plan.discovery}/device/+/config",
-        f"topic read {birth_topic(plan.discovery)}",
-        "",
-    ]
+    for centre in (CENTRE, STANDBY):
+        lines += [
+            f"user {centre}",
+            f"topic read {topics.all_messages}",
+            f"topic write {topics.root}/acks/+",
+            f"topic read {topics.all_sums}",
+            f"topic write {topics.root}/rounds/+",
+            f"topic readwrite {topics.estimates}",
+            f"topic readwrite {topics.history}",
+            f"topic write {topics.heard}",
+            f"topic write {topics.influx}",
+            f"topic readwrite {topics.status}",
+            f"topic readwrite {topics.lease}",
+            f"topic readwrite {topics.copies}",
+            f"topic write {plan.discovery}/device/+/config",
+            f"topic read {birth_topic(plan.discovery)}",
+            "",
+        ]
     for name in plan.readers:
         lines += [
             f"user {reader_identity(name)}",
             f"topic read {topics.estimates}",
+            f"topic read {topics.history}",
+            f"topic read {topics.heard}",
             f"topic read {topics.influx}",
             f"topic read {topics.status}",
             f"topic read {plan.discovery}/device/+/config",
@@ -115,7 +130,7 @@ def configuration(
         "allow_anonymous false",
         f"acl_file {folder}/acl",
         "",
-        "# Nobody fills the broker's memory.",
+        "# Nobody fills the broker's memory; what every agent may have on its way to the centre has room.",
         f"max_packet_size {plan.largest_packet}",
         f"max_queued_messages {plan.queued}",
         f"max_queued_bytes {plan.queued * 1024}",

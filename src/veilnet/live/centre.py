@@ -7,8 +7,8 @@ what somebody sent: that is refused and counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from veilnet.live.fusions import (
     SymbolFusion,
     SymbolWatch,
     fusion_of,
+    restored,
     senders,
     sums_of,
 )
@@ -37,10 +38,9 @@ from veilnet.live.sum_desk import EpochOfSums, SumDesk
 from veilnet.live.topics import Topics
 from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_message
 
-__all__ = ["USUAL_GATE", "Centre", "Estimated", "Taken"]
-
 USUAL_GATE = 1e-6
-_SHARE = 1.0  # seconds of a batch that estimates may take: whoever sends is answered in between
+_QUIET = 3  # epochs without a word of any agent: what is known is old
+_SHARE = 1.0  # seconds of a batch that estimates may take: senders are answered in between
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Estimated:
 
     current: whether it is for readers: its epoch is near the centre's clock or, where epochs are rows, not far ahead
              of most agents.
-    newest:  whether it is, too, what a reader who comes later is told: no later epoch was.
+    newest:  whether no later epoch was estimated; what is not the newest stands in the history.
     drifted: agents whose symbols have another law than the counted one: what the plan promises is void.
     """
 
@@ -68,7 +68,7 @@ class Taken:
 
     receipts:  (agent, receipt) to be sent: everything in them is on the disk.
     estimates: made since the last batch.
-    rounds:    (agent, what it is told of the rounds of a sum), sealed.
+    rounds:    (agent, its message in the rounds of a sum), sealed.
     ended:     epochs of sums that are over.
     new, duplicates, refused: how many there were of each.
     """
@@ -315,7 +315,7 @@ class Centre:
         seals = dict(self._members.values())
         taken.rounds = [
             (agent, seals[agent].round(written_message(message), by_agent=False))
-            for agent, message in plan.desk.told()
+            for agent, message in plan.desk.outgoing()
             if agent in seals
         ]
 
@@ -337,11 +337,39 @@ class Centre:
         return [self._committed(each, names[each.plan], clock) for each in made]
 
     def _committed(self, made: MadeEstimate, plan: str, clock: float) -> Estimated:
-        revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
+        revision = self.store.add_estimate(made.plan, made.epoch, made.heard, made.estimate)
         current = self._is_current(made.epoch, clock)
         newest = current and (made.epoch >= self._newest or self._newest > self._farthest())
         self._newest = made.epoch if newest else self._newest
         return Estimated(made.epoch, plan, revision, made.estimate, current, newest, self.drifted(plan))
+
+    def kept(self, first: int, last: int) -> Iterator[Estimated]:
+        """The estimates of the epochs in between, as they were made; none of them is the newest any more."""
+        plans = {each.number: each for each in self._plans.values()}
+        for epoch, number, revision, public, covariance, missing, doubted in self.store.latest(first, last):
+            plan = plans[number]
+            made = restored(plan.fusion, public, covariance, missing, doubted)
+            yield Estimated(epoch, plan.plan, revision, made, newest=False, drifted=self.drifted(plan.plan))
+
+    def unsaid(self, which: Collection[tuple[str, int, int]]) -> list[Estimated]:
+        """Estimates, as (plan, epoch, revision), that were made and not published; the newest is the newest."""
+        epochs = [epoch for _, epoch, _ in which]
+        found = self.kept(min(epochs), max(epochs)) if epochs else iter(())
+        return [
+            replace(each, newest=each.epoch == self._newest)
+            for each in found
+            if (each.plan, each.epoch, each.revision) in which
+        ]
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds without a word of any agent after which what is known is old; None where epochs are rows."""
+        step = self.epochs.step
+        return None if step is None else _QUIET * step + self._wait
+
+    def is_heard(self, clock: float) -> bool:
+        """Whether any agent was heard lately."""
+        return self.quiet is None or clock - self.store.last_heard <= self.quiet
 
     def drifted(self, plan: str) -> tuple[str, ...]:
         """Agents of a plan of symbols whose law was found to be another than the one that was counted."""
@@ -354,8 +382,8 @@ class Centre:
 
     def _farthest(self) -> int:
         """The last epoch that is not far ahead of most agents that send by the plan that counts."""
-        told = self.store.newest.items()
-        return farthest([epoch for agent, epoch in told if agent in self._intake.heard])
+        newest = self.store.newest.items()
+        return farthest([epoch for agent, epoch in newest if agent in self._intake.heard])
 
     def _estimators(self) -> list[Estimator]:
         """One for all plans whose messages can be fused together."""

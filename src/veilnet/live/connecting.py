@@ -16,8 +16,6 @@ from veilnet.live.keys import Credentials
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-__all__ = ["HOST", "KEEPALIVE", "Address", "hang_up", "make_client", "nonsense", "read_address"]
-
 KEEPALIVE = 30  # seconds
 PAUSE = 1.0  # seconds after a broker sent what is no MQTT
 _PORT = 8883
@@ -51,7 +49,7 @@ def make_client(
     name:       its identity; the broker takes the one in the certificate.
     credentials: None for a broker outside of the network, which nothing of the network's is sent to.
     manual_ack: whether the caller acknowledges what it receives, when it has committed it.
-    stumbled:   told in the client's own thread of a packet that could not be read; it then connects again, until
+    stumbled:   called in the client's own thread for a packet that could not be read; it then connects again, until
                 ``ended`` says so.
     """
     try:

@@ -5,20 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from veilnet._core.durations import RowStep, duration_in_words, keeps_to, read_step, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.missed import LONGEST_GAP
 from veilnet.io.agent_store import CLOCKS_SET
 from veilnet.io.row_keys import RowKey, Style
-
-__all__ = [
-    "NUMBERED",
-    "Epochs",
-    "epochs_of",
-    "farthest",
-    "middle",
-]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
 NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
@@ -86,10 +79,8 @@ class Epochs:
         times = {"zoned": "times with a zone", "local": "times without a zone"}.get(key.style, "seconds")
         length = self.step or RowStep(0.0)
         short = f"{length:g}"  # as stores of old have it; to the microsecond where that says less
-        told = f"steps of {short if float(short) == length else f'{length:.6f}'} s"
-        return (
-            f"{told}{'' if length.origin is None else f' from {duration_in_words(length.origin)}'} in {times}"
-        )
+        steps = f"steps of {short if float(short) == length else f'{length:.6f}'} s"
+        return f"{steps}{'' if length.origin is None else f' from {duration_in_words(length.origin)}'} in {times}"
 
     def of(self, row: int, key: RowKey) -> int:
         """The epoch of a row."""
@@ -109,7 +100,7 @@ class Epochs:
         return (row - 1) / 1e6 > (time.time() if now is None else now) + slack
 
     def style_in(self, words: str | None) -> Style | None:
-        """The style of the times that epochs were told from; empty where epochs are rows, None for another step.
+        """The style of the times that epochs were counted from; empty where epochs are rows, None for another step.
 
         words: the way in which they were counted, as :meth:`in_words` has it.
         """
@@ -139,6 +130,22 @@ class Epochs:
             return False
         return now < CLOCKS_SET or now - start <= _WEEK + 2 * self.step
 
+    def epoch_in(self, words: str, option: str) -> int:
+        """The epoch that is meant by its number, or by a time in it (of UTC, where it has no zone)."""
+        if words.isdecimal():
+            return int(words)
+        try:
+            found = datetime.fromisoformat(words)
+        except ValueError:
+            found = None
+        if found is None or self.step is None:
+            raise InvalidRequest(
+                f"{option}: expected the number of an epoch{'' if self.step is None else ', or 2026-11-18T09:00'}, "
+                f"found {words[:80]!r}"
+            )
+        zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return int(self.step.row_at(round(zoned.timestamp() * 1e6)))
+
     def seconds(self, epoch: int) -> float:
         """How long after its clock's beginning an epoch was read, where epochs are steps of time."""
         assert self.step is not None
@@ -156,13 +163,13 @@ class Epochs:
         return start / 1e6 if earliest <= start < _END * 10**6 else None
 
     def goes_on_as(self, other: Epochs, words: str | None) -> None:
-        """InvalidPlan where another plan would give readings other epochs than were told.
+        """InvalidPlan where another plan would give readings other epochs than were sent.
 
-        words: the way in which those that were told are counted, as :meth:`in_words` has it; None for none.
+        words: the way in which those that were sent are counted, as :meth:`in_words` has it; None for none.
         """
         if not same_step(other.step, self.step) and words not in (None, "rows"):
             now = "no step of its own" if other.step is None else f"steps of {duration_in_words(other.step)}"
             raise InvalidPlan(
-                f"it has {now}, and the epochs that were told are {words}, so that readings could be told twice; "
+                f"it has {now}, and the epochs sent so far are {words}: readings could be sent twice; "
                 "begin another store for it"
             )

@@ -1,12 +1,12 @@
-"""An estimate for every epoch that a quorum told, from whatever arrived by its deadline; what comes late revises it.
+"""An estimate for every epoch that a quorum reported, from what arrived by its deadline; what comes late revises it.
 
 The deadline of an epoch is a wait after the first message of it arrived, of a stream after a quorum got there: clocks
-of agents and centre need not agree. Where all agents have told, whether numbers or that their reading was missed,
+of agents and centre need not agree. Where all agents have reported, whether numbers or that their reading was missed,
 nothing is waited for. Each estimate is one call of the plan's fusion (:mod:`veilnet.live.fusions`), so that it
 has the bits that the same call has anywhere else.
 
 A stolen agent can tell epochs that nobody else tells, where there is nothing to test its messages against. So nothing
-is estimated that fewer than a quorum told, nor by one agent alone that the gate cannot judge.
+is estimated that fewer than a quorum reported, nor by one agent alone that the gate cannot judge.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from veilnet.live.epochs import middle
 from veilnet.live.fusions import AnyFusion, LiveEstimate
 from veilnet.live.messages import Message
 
-__all__ = ["Estimator", "MadeEstimate", "estimator", "quorum_of"]
-
 _HISTORY = 64  # rows back that a late message may change
 _ROWS_BEFORE = 1000  # after which a memory is as usual, whatever it was
 _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
@@ -39,11 +37,11 @@ _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
 
 @dataclass(frozen=True, eq=False)
 class MadeEstimate:
-    """An estimate of an epoch, under which plan, and how many agents had told when it was made."""
+    """An estimate of an epoch, under which plan, and how many agents had reported when it was made."""
 
     epoch: int
     plan: int
-    told: int
+    heard: int
     estimate: LiveEstimate
 
 
@@ -106,10 +104,10 @@ def _remembering(model: Messages) -> frozenset[str]:
 
 @dataclass
 class _Waiting:
-    """An epoch until its deadline: how many told it, and who did since it is waited for."""
+    """An epoch until its deadline: how many reported it, and who did since it is waited for."""
 
     deadline: float
-    told: int
+    heard: int
     came: list[str] = field(default_factory=list)
 
 
@@ -136,8 +134,8 @@ class RowEstimator:
         self._senders[plan] = _senders(fusion)
         self._mixed.clear()
         for epoch in self._store.unestimated(self._fusions, min(map(self._quorum, self._fusions))):
-            told = len(self._store.told(self._fusions, epoch))
-            self._waiting.setdefault(epoch, _Waiting(now + self._wait, told)).told = told
+            heard = len(self._store.reports(self._fusions, epoch))
+            self._waiting.setdefault(epoch, _Waiting(now + self._wait, heard)).heard = heard
         return True
 
     def _quorum(self, plan: int) -> int:
@@ -148,40 +146,42 @@ class RowEstimator:
         del values  # it is read from the store with the others of its epoch
         found = self._waiting.get(message.epoch)
         if found is None:
-            told = len(self._store.told(self._fusions, message.epoch))
-            found = self._waiting[message.epoch] = _Waiting(now + self._wait, told)
+            heard = len(self._store.reports(self._fusions, message.epoch))
+            found = self._waiting[message.epoch] = _Waiting(now + self._wait, heard)
         else:
-            found.told += 1
+            found.heard += 1
         found.came.append(message.agent)
         return ""
 
     def due(self, now: float) -> Iterator[MadeEstimate]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
         least = min(map(len, self._senders.values()))
-        ready = [epoch for epoch, each in self._waiting.items() if each.told >= least or now >= each.deadline]
+        ready = [
+            epoch for epoch, each in self._waiting.items() if each.heard >= least or now >= each.deadline
+        ]
         for epoch in ready:
-            told = self._store.told(self._fusions, epoch)
-            plans = {plan for plan, _ in told.values()}
-            if now < self._waiting[epoch].deadline and not self._complete(told, max(plans)):
+            reports = self._store.reports(self._fusions, epoch)
+            plans = {plan for plan, _ in reports.values()}
+            if now < self._waiting[epoch].deadline and not self._complete(reports, max(plans)):
                 continue
             waited = self._waiting.pop(epoch)
-            estimate = self._estimate(told, plans)
+            estimate = self._estimate(reports, plans)
             if estimate is None:  # another message makes it wait again
                 for agent in waited.came:
                     self._store.count(agent, "few")
                 continue
             under = self._store.estimated_under(self._fusions, epoch) or max(plans)
-            yield MadeEstimate(epoch, under, len(told), estimate)
+            yield MadeEstimate(epoch, under, len(reports), estimate)
 
     def _estimate(
-        self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
+        self, reports: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
     ) -> LiveEstimate | None:
-        """The estimate of an epoch; None where too few told it, or one of several alone whom nothing can judge."""
+        """The estimate of an epoch; None where too few reported it, or one of several alone that nothing judges."""
         newest = max(plans)
-        if len(told) < self._quorum(newest):
+        if len(reports) < self._quorum(newest):
             return None
-        fusion = self._fusion_of(told, plans)
-        sent = {agent: values for agent, (_, values) in told.items() if values is not None}
+        fusion = self._fusion_of(reports, plans)
+        sent = {agent: values for agent, (_, values) in reports.items() if values is not None}
         estimate = fusion.estimate(sent)
         used = set(sent) if fusion.keep else set(sent).difference(estimate.contradicting)
         if len(used) == 1 and len(self._senders[newest]) > 1:
@@ -189,16 +189,18 @@ class RowEstimator:
             return estimate if judged else None
         return estimate
 
-    def _complete(self, told: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
-        """Whether all have told who send by the newest plan that anybody went by."""
-        return all(agent in told for agent in self._senders[newest])
+    def _complete(self, reports: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
+        """Whether all have reported who send by the newest plan that anybody went by."""
+        return all(agent in reports for agent in self._senders[newest])
 
-    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]) -> AnyFusion:
+    def _fusion_of(
+        self, reports: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
+    ) -> AnyFusion:
         """The fusion in which each agent's rows are those of the plan it went by."""
         newest = self._fusions[max(plans)]
         if len(plans) == 1:
             return newest
-        chosen = tuple(told[agent][0] if agent in told else max(plans) for agent in newest.agents)
+        chosen = tuple(reports[agent][0] if agent in reports else max(plans) for agent in newest.agents)
         if chosen not in self._mixed:
             if len(self._mixed) >= _MIXTURES:
                 self._mixed.clear()
@@ -213,10 +215,10 @@ class RowEstimator:
 
 
 class StreamEstimator:
-    """Epochs that follow one another: the centre filters, row after row from the first epoch that anybody told.
+    """Epochs that follow one another: the centre filters, row after row from the first epoch that any agent reported.
 
     It goes on to the newest epoch that a quorum has reached, its front: no one agent draws it ahead of the others.
-    Rows up to there that fewer told go through the filter, which knows what it does not know, and are not estimated.
+    Rows up to there that fewer reported go through the filter, which counts them as missing, and are not estimated.
 
     Where another plan says the same of every message, agents' memories go on under it, and so does the filter. Those
     that were there before the first row, of an agent whose first message says so, are not empty then: the filter
@@ -246,7 +248,7 @@ class StreamEstimator:
             return False
         self._plans.add(plan)
         self._plan = plan
-        if self._store.newest_told([plan]):
+        if self._store.newest_reported([plan]):
             self._begin(now)
         return True
 
@@ -259,18 +261,18 @@ class StreamEstimator:
         self._deadlines: dict[int, float] = {}
         self._start = self._newest = 0  # the first epoch, and the last one that went through the filter
         self._lead = 0  # rows of the filter before the first epoch
-        self._told = self._store.newest_told(self._plans)  # agent -> its last epoch
+        self._reported = self._store.newest_reported(self._plans)  # agent -> its last epoch
         self._front = self._beyond = 0  # and how many agents are beyond it
-        if not self._told:
+        if not self._reported:
             return
         first, last = self._where_most_are()
         begun, estimated = self._store.estimated(self._plans, first, last)
         self._start = begun or first
         self._newest = self._start - 1
         heads = {
-            agent: self._store.all_told(self._plans, agent, self._start, last) for agent in self._senders
+            agent: self._store.reports_of(self._plans, agent, self._start, last) for agent in self._senders
         }
-        nexts = {agent: next(told, None) for agent, told in heads.items()}
+        nexts = {agent: next(reports, None) for agent, reports in heads.items()}
         if any(each is not None and self._held_before(agent, each[1]) for agent, each in nexts.items()):
             self._lead = _ROWS_BEFORE
         epoch = self._start
@@ -297,13 +299,13 @@ class StreamEstimator:
         return agent in self._remembering and 0 < after < self._start
 
     def _is_first(self, message: Message) -> bool:
-        """Whether its agent told no epoch from the first row to this one before: another must not begin all anew."""
-        told = self._store.all_told(self._plans, message.agent, self._start, message.epoch)
-        return next(told)[0] == message.epoch
+        """Whether its agent reported no epoch from the first row to this one: another must not begin all anew."""
+        reports = self._store.reports_of(self._plans, message.agent, self._start, message.epoch)
+        return next(reports)[0] == message.epoch
 
     def _go_on(self, now: float) -> None:
-        """Find the front, and wait from now on for those who have not told rows up to there."""
-        newest = sorted(self._told.values(), reverse=True)
+        """Find the front, and wait from now on for those who have not reported rows up to there."""
+        newest = sorted(self._reported.values(), reverse=True)
         before, self._front = self._front, newest[self._quorum - 1] if len(newest) >= self._quorum else 0
         self._beyond = sum(epoch > self._front for epoch in newest[: self._quorum])
         for epoch in self._rows:
@@ -315,8 +317,8 @@ class StreamEstimator:
 
         One that is far from all others has a wrong clock, or a false one, and must not decide where rows begin.
         """
-        epochs = self._store.epochs_told(self._plans)
-        low = high = bisect_left(epochs, middle(self._told.values()))
+        epochs = self._store.epochs_reported(self._plans)
+        low = high = bisect_left(epochs, middle(self._reported.values()))
         while low > 0 and epochs[low] - epochs[low - 1] <= LONGEST_GAP:
             low -= 1
         while high + 1 < len(epochs) and epochs[high + 1] - epochs[high] <= LONGEST_GAP:
@@ -324,13 +326,13 @@ class StreamEstimator:
         return epochs[low], epochs[high]
 
     def _most_are_near(self, epoch: int) -> bool:
-        near = sum(abs(each - epoch) <= LONGEST_GAP for each in self._told.values())
-        return 2 * near > len(self._told)
+        near = sum(abs(each - epoch) <= LONGEST_GAP for each in self._reported.values())
+        return 2 * near > len(self._reported)
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store, and what it says of the epochs before."""
-        before = self._told.get(message.agent, 0)
-        self._told[message.agent] = max(message.epoch, before)
+        before = self._reported.get(message.agent, 0)
+        self._reported[message.agent] = max(message.epoch, before)
         self._beyond += before <= self._front < message.epoch
         if not self._start:
             self._start, self._newest = message.epoch, message.epoch - 1
@@ -367,12 +369,12 @@ class StreamEstimator:
             self._take(epoch, {agent: values})
         except InvalidReading:
             return "late"
-        self._told_newest += epoch == self._newest
+        self._reported_newest += epoch == self._newest
         self._revised = True
         return ""
 
     def due(self, now: float) -> Iterator[MadeEstimate]:
-        """Rows in order, each complete or past the deadline of any row told since; then what was revised."""
+        """Rows in order, each complete or past the deadline of any row reported since; then what was revised."""
         while self._deadlines:
             epoch = self._newest + 1
             row = self._rows.get(epoch, {})
@@ -381,14 +383,14 @@ class StreamEstimator:
             self._rows.pop(epoch, None)
             self._deadlines.pop(epoch, None)
             estimate = self._take(epoch, row)
-            self._newest, self._told_newest, self._revised = epoch, len(row), False
+            self._newest, self._reported_newest, self._revised = epoch, len(row), False
             if len(row) >= self._quorum:
                 yield MadeEstimate(epoch, self._under(epoch), len(row), estimate)
             else:
                 for agent in row:
                     self._store.count(agent, "few")
-        if self._revised and self._told_newest >= self._quorum:
-            yield MadeEstimate(self._newest, self._under(self._newest), self._told_newest, self._last)
+        if self._revised and self._reported_newest >= self._quorum:
+            yield MadeEstimate(self._newest, self._under(self._newest), self._reported_newest, self._last)
         self._revised = False
 
     def _under(self, epoch: int) -> int:
@@ -406,5 +408,5 @@ class StreamEstimator:
         return self._last
 
     _revised = False
-    _told_newest = 0  # how many told the newest row
+    _reported_newest = 0  # how many reported the newest row
     _last: LiveEstimate

@@ -23,8 +23,6 @@ from veilnet.io.streams import Block
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.epochs import Epochs
 
-__all__ = ["Fed", "feed", "feed_rows", "look_ahead"]
-
 _LINES_AT_ONCE = 2048
 _Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
 
@@ -65,7 +63,7 @@ def feed(
 ) -> int:
     """Sanitize what is new in a block of lines; how many readings were missed, or left out for their epoch.
 
-    key: how the lines tell their rows, from which ``epochs`` tells theirs. say: told what is left out, and why.
+    key: how lines give their rows, and ``epochs`` theirs. say: called with what is left out, and why.
     released: what was released before, from whatever store; those readings are refused.
 
     Raises Exhausted when the budget is used up before the block's end.
@@ -88,9 +86,9 @@ def feed(
             say(f"{key.words(row)} left out: another reading of epoch {epoch} came before")
             continue
         found[epoch] = "", numbers
-    told, last = agent.store.told(found), agent.store.last_epoch
-    new = sorted(epoch for epoch in found if epoch > last and epoch not in told)
-    passed = sorted(epoch for epoch in found if epoch <= last and epoch not in told)
+    sent, last = agent.store.sent_before(found), agent.store.last_epoch
+    new = sorted(epoch for epoch in found if epoch > last and epoch not in sent)
+    passed = sorted(epoch for epoch in found if epoch <= last and epoch not in sent)
     if passed:
         which = (
             f"epoch {passed[0]}"
@@ -102,7 +100,7 @@ def feed(
             if epochs.is_ahead(last, time.time())
             else ""
         )
-        say(f"{which} left out: never told, but epochs were taken up to {last}{ahead}")
+        say(f"{which} left out: never sent, but epochs were taken up to {last}{ahead}")
     missed = len(passed)
     for part in _within_budget(agent, new, len(new)):
         readings = _readings(agent, found, part)
@@ -143,7 +141,7 @@ def feed_rows(
     released: what was released before, from whatever store; those readings are refused.
     counted:  looks whether lines are those that were counted before.
 
-    Every row of an agent with a memory is told, also those without a line, from its first on; so is the row before
+    Every row of an agent with a memory is reported, also one without a line, from its first on; so is the row before
     that, as missed, which says that nothing of earlier ones is remembered. Of another, only rows that are released.
     Raises Exhausted when the budget is used up before the block's end.
     """

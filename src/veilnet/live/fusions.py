@@ -7,14 +7,16 @@ has them, and :class:`SymbolFusion` has them for plans of symbols. Its estimate 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.sum_model import SumModel
@@ -24,17 +26,6 @@ from veilnet.symbols.agent_files import is_symbol_file
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.drift import symbol_drift
 from veilnet.symbols.files import centre_of_bytes
-
-__all__ = [
-    "AnyFusion",
-    "ClassEstimate",
-    "LiveEstimate",
-    "SymbolFusion",
-    "SymbolWatch",
-    "fusion_of",
-    "senders",
-    "sums_of",
-]
 
 WINDOW = 500  # messages of an agent whose law is compared with the counted one
 FALSE_ALARM = 1e-4  # of all agents together, in one window of each: at an epoch a minute, once in ten years
@@ -87,17 +78,17 @@ class SymbolFusion:
     def estimate(self, messages: Mapping[str, Array]) -> Estimate | ClassEstimate:
         """The public quantity, from agent -> (1,) its symbol, of whatever agents."""
         symbols = {agent: int(values[0]) for agent, values in messages.items()}
-        told = self.centre.estimate(dict.fromkeys(self.agents, -1) | symbols)
-        if told.probabilities is not None:
-            return ClassEstimate(self.centre.public, self.centre.classes, told.probabilities, told.missing)
+        found = self.centre.estimate(dict.fromkeys(self.agents, -1) | symbols)
+        if found.probabilities is not None:
+            return ClassEstimate(self.centre.public, self.centre.classes, found.probabilities, found.missing)
         return Estimate(
-            np.array([told.public]),
+            np.array([found.public]),
             self.labels,
             self.units,
             np.zeros(1, np.intp),
-            np.full((1, 1, 1), told.deviation**2),
+            np.full((1, 1, 1), found.deviation**2),
             np.ones((1, 1), bool),
-            (told.missing,),
+            (found.missing,),
         )
 
 
@@ -117,6 +108,28 @@ def fusion_of(
     model = centre_from_bytes(document, path)
     gate = None if isinstance(model, SumModel) else gate
     return Fusion(model, gate=gate, keep=keep and gate is not None)
+
+
+def restored(
+    fusion: AnyFusion, public: Array, covariance: Array, missing: Sequence[str], doubted: Sequence[str]
+) -> LiveEstimate:
+    """An estimate of one epoch as it was, from what is kept of it; ``doubted`` are agents that contradicted."""
+    if isinstance(fusion, SymbolFusion) and fusion.centre.classes:
+        return ClassEstimate(fusion.centre.public, fusion.centre.classes, public, tuple(missing))
+    model = fusion.model
+    # its errors are in the covariance already
+    held = {} if isinstance(fusion, SymbolFusion) else model.held_out
+    return Estimate(
+        public,
+        model.labels,
+        model.units,
+        np.zeros(1, np.intp),
+        np.where(np.isnan(covariance), np.inf, covariance)[None],
+        np.isfinite(public)[None],
+        (tuple(missing),),
+        tuple(Contradiction(0, agent, math.nan, math.nan, joint=False) for agent in doubted),
+        {label: replace(each, beyond=0.0) for label, each in held.items()},
+    )
 
 
 def sums_of(fusion: AnyFusion) -> Mapping[str, SumParts]:

@@ -2,14 +2,15 @@
 
 The centre publishes :func:`discovery_payload`, retained, on :func:`discovery_topic` when it connects, and again
 whenever Home Assistant says that it has started (:func:`is_birth`, on :func:`birth_topic`). The sensors read the
-estimates from the topic where the centre publishes them anyway, and are available as long as the centre's retained
-status says so. Everything here makes text; nothing sends.
+newest estimate from the topic where the centre publishes it anyway, and are available as long as the centre is there
+and hears agents, as its retained words say. Everything here makes text; nothing sends.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,13 +51,19 @@ def discovery_payload(
     units: Sequence[str],
     version: str,
     *,
+    name: str = "",
     classes: Mapping[str, Sequence[Any]] | None = None,
+    digits: Mapping[str, int] | None = None,
+    expires: float | None = None,
     gone: Iterable[str] = (),
 ) -> str:
     """The device: for every public parameter its estimate and the deviation of it, and how many agents are missing.
 
     labels:  names of the public parameters, as in the published estimates; ``units`` theirs, empty for none.
     version: of veilnet.
+    name:    of the device; the network's root if empty.
+    digits:  after the point, that are shown of a parameter, as far as known.
+    expires: seconds after which an estimate says nothing of now; None for never.
     classes: of parameters that are classes, their values; the second sensor is then the chance of the value.
     gone:    names of parameters of an earlier plan, whose sensors are taken away.
     """
@@ -67,21 +74,29 @@ def discovery_payload(
         kind = {"device_class": _KINDS[unit]} if unit in _KINDS else {}
         value, deviation = _components(device, label)
         measured: dict[str, Any] = {"state_class": "measurement", **of_unit}
-        how, what = "deviation", measured | kind
+        shown = {} if label not in (digits or {}) else {"suggested_display_precision": (digits or {})[label]}
+        how, what = "deviation", measured | kind | shown
         if classes and label in classes:
+            shown = {"suggested_display_precision": 2}
             how, what = "chance", {"device_class": "enum", "options": [str(each) for each in classes[label]]}
         components[value] = _sensor(value, label, _reads(label, "value")) | what
         components[deviation] = _sensor(
-            deviation, f"{label} {how}", _reads(label, how), entity_category="diagnostic", **measured
+            deviation, f"{label} {how}", _reads(label, how), entity_category="diagnostic", **measured, **shown
         )
-    for field, name in (("missing", "agents missing"), *([("drifted", "agents drifted")] if classes else [])):
+    for field, words in (
+        ("missing", "agents missing"),
+        *([("drifted", "agents drifted")] if classes else []),
+    ):
         components[f"{device}_{field}"] = _sensor(
             f"{device}_{field}",
-            name,
+            words,
             f"{{{{ value_json.{field} | length }}}}",
             state_class="measurement",
             entity_category="diagnostic",
         )
+    if expires is not None:
+        for each in components.values():
+            each["expire_after"] = math.ceil(expires)
     for label in gone:
         if label not in labels:
             components |= {each: {"p": "sensor"} for each in _components(device, label)}
@@ -89,7 +104,7 @@ def discovery_payload(
         {
             "device": {
                 "identifiers": [device],
-                "name": f"veilnet ({topics.root})",
+                "name": name or topics.root.replace("/", " "),
                 "manufacturer": "veilnet",
                 "model": "fusion centre",
                 "sw_version": version,
@@ -98,19 +113,24 @@ def discovery_payload(
             "components": components,
             "state_topic": topics.estimates,
             "availability": [
-                {
-                    "topic": topics.status,
-                    "payload_available": ONLINE,
-                    "payload_not_available": OFFLINE,
-                }
+                {"topic": topic, "payload_available": ONLINE, "payload_not_available": OFFLINE}
+                for topic in (topics.status, topics.heard)
             ],
+            "availability_mode": "all",
             "qos": 1,
         },
         ensure_ascii=False,
     )
 
 
-def _sensor(unique: str, name: str, template: str, **more: str) -> dict[str, Any]:
+def digits_of(deviation: float | None) -> int | None:
+    """How many digits after the point say two of a deviation; None where there is none."""
+    if not deviation or not math.isfinite(deviation):
+        return None
+    return min(max(1 - math.floor(math.log10(deviation)), 0), 6)
+
+
+def _sensor(unique: str, name: str, template: str, **more: Any) -> dict[str, Any]:
     return {"p": "sensor", "unique_id": unique, "name": name, "value_template": template, **more}
 
 

@@ -12,12 +12,12 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     gone        of an agent that the plan of the centre has no more, or lets send nothing, by an earlier plan: never
                 taken
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
-    conflict    another message for an epoch that this agent has told
+    conflict    another message for an epoch that this agent has reported
     old         of an epoch that was put away when the store was rotated: it has been there, or comes too late
     round       no part in a round of a sum that is going on, of a member of it
     far         kept, but for an epoch so far ahead of the clock here that it must be a mistake, or, of a stream, for
                 a row so far from those of most agents
-    few         kept, but fewer agents than the quorum had told of its epoch when the wait was over
+    few         kept, but fewer agents than the quorum had reported its epoch when the wait was over
     late        of a stream: kept, but for a row too far back to be changed
 """
 
@@ -31,8 +31,6 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.live.messages import Malformed, Message, Seal
 from veilnet.live.topics import Topics
-
-__all__ = ["NOT_USED", "REASONS", "Intake", "RefusedMessage", "TakenMessage"]
 
 REASONS = (
     "stranger", "oversized", "seal", "malformed", "newer", "impostor", "gone", "plan", "numbers", "conflict", "old",
@@ -63,7 +61,7 @@ class RefusedMessage:
 
     agent:   whose topic it came by; empty where it was nobody's.
     reason:  one of :data:`REASONS`.
-    message: what it said, where it was sealed by the agent and will never be taken: the agent is told so.
+    message: what it said, where it was sealed by the agent and will never be taken: the agent hears so.
     """
 
     agent: str

@@ -2,9 +2,10 @@
 
 Every party gets a folder with all it needs, and nothing else is handed to it::
 
-    keys/authority/        ca.key ca.crt       stays with whoever makes keys
+    keys/authority/        ca.key ca.crt       stays with the maker of keys
     keys/broker/           ca.crt party.crt party.key (and mosquitto.conf, acl: :mod:`veilnet.live.broker`)
     keys/centre/           ca.crt party.crt party.key
+    keys/standby/          the same for a second centre, which takes over where the first is gone
     keys/agents/<agent>/   ca.crt party.crt party.key
     keys/readers/<name>/   ca.crt party.crt party.key
 
@@ -27,7 +28,7 @@ from typing import Any
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
-from veilnet.live.topics import CENTRE, identity, reader_identity
+from veilnet.live.topics import CENTRE, STANDBY, identity, reader_identity
 
 try:
     from cryptography import x509
@@ -126,6 +127,11 @@ class KeyFolder:
         """The centre's folder."""
         return Credentials(self.folder / "centre")
 
+    @property
+    def standby(self) -> Credentials:
+        """The folder of a second centre, where there is one."""
+        return Credentials(self.folder / "standby")
+
     def agent(self, name: str) -> Credentials:
         """An agent's folder."""
         return Credentials(self.folder / "agents" / identity(name))
@@ -151,6 +157,7 @@ def make_keys(
     hosts: Sequence[str] = LOOPBACK,
     readers: Sequence[str] = (),
     days: int = DAYS,
+    standby: bool = False,
 ) -> MadeKeys:
     """Keys and certificates of every party, in a folder of their own each.
 
@@ -170,6 +177,7 @@ def make_keys(
     parties = [
         ("broker", keys.broker, hosts[0][:64], tuple(hosts)),
         ("centre", keys.centre, CENTRE, ()),
+        *([("standby", keys.standby, STANDBY, ())] if standby or keys.standby.folder.exists() else []),
         *((f"agent {name}", keys.agent(name), identity(name), ()) for name in agents),
         *((f"reader {name}", keys.reader(name), reader_identity(name), ()) for name in readers),
     ]

@@ -2,7 +2,7 @@
 
 Each is MessagePack (by msgspec), a list that begins with its version, followed by a seal: BLAKE2b with a secret that
 this agent and the centre share (:mod:`veilnet.live.seals`), over the bytes and what they are for. So a broker, or
-whoever got hold of one, can drop messages and hold them back, but neither change nor invent one.
+anybody who got hold of one, can drop messages and hold them back, but neither change nor invent one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["MOST_BYTES", "SHORT", "Malformed", "Message", "Receipt", "Seal", "as
 MOST_BYTES = 65536  # of a message on the wire, as the broker's configuration allows
 LARGEST = 2**62  # of epochs and sequence numbers: SQLite's are signed
 _TAG = 16  # bytes of a seal
-_MOST_TOLD = 4096  # ranges in one receipt
+_MOST_RANGES = 4096  # ranges in one receipt
 
 
 class Malformed(ValueError):
@@ -42,7 +42,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_
     refused: list[tuple[int, str]]
 
 
-_Told = TypeVar("_Told", Message, Receipt)
+_Signed = TypeVar("_Signed", Message, Receipt)
 _ENCODER = msgspec.msgpack.Encoder()
 _MESSAGES = msgspec.msgpack.Decoder(Message)
 _RECEIPTS = msgspec.msgpack.Decoder(Receipt)
@@ -89,9 +89,9 @@ class Seal:
     def open_receipt(self, payload: bytes) -> Receipt:
         """The receipt in some bytes; Malformed where they are none for this agent."""
         receipt = self._opened(payload, b"veilnet receipt", _RECEIPTS)
-        if len(receipt.kept) > _MOST_TOLD or any(not 0 < a <= b < LARGEST for a, b in receipt.kept):
+        if len(receipt.kept) > _MOST_RANGES or any(not 0 < a <= b < LARGEST for a, b in receipt.kept):
             raise Malformed("malformed")
-        if len(receipt.refused) > _MOST_TOLD or any(not 0 < a < LARGEST for a, _ in receipt.refused):
+        if len(receipt.refused) > _MOST_RANGES or any(not 0 < a < LARGEST for a, _ in receipt.refused):
             raise Malformed("malformed")
         return receipt
 
@@ -105,7 +105,7 @@ class Seal:
             raise Malformed("seal")
         return body
 
-    def _opened(self, payload: bytes, use: bytes, decoder: msgspec.msgpack.Decoder[_Told]) -> _Told:
+    def _opened(self, payload: bytes, use: bytes, decoder: msgspec.msgpack.Decoder[_Signed]) -> _Signed:
         body = self._body(payload, use)
         try:
             return decoder.decode(body)

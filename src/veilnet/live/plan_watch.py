@@ -9,18 +9,16 @@ from veilnet._core.errors import VeilnetError
 from veilnet.io._sealed import sealed_bytes
 from veilnet.io.acceptance import PlanFile
 
-__all__ = ["PlanWatch"]
-
 _Mark = tuple[int, int, int]
 
 
 class PlanWatch:
-    """Looks whether a file was replaced, and hands its bytes to whoever can tell whether they may be run.
+    """Looks whether a file was replaced, and hands its bytes to the judge of whether they may be run.
 
     file:    the plan's. One that was refused is tried again when what was agreed to, or its pins, change: its owner
              has read it, and agreed.
     accept:  called with the new bytes; raises VeilnetError where they may not be run, and the old plan goes on.
-    say:     told of what was refused.
+    say:     called with what was refused.
     """
 
     def __init__(self, file: PlanFile, accept: Callable[[bytes], None], say: Callable[[str], None]) -> None:

@@ -11,8 +11,6 @@ from veilnet.live.messages import Malformed
 from veilnet.live.seals import EstimateReader
 from veilnet.live.topics import Topics
 
-__all__ = ["Reader"]
-
 _WHY = {
     "malformed": "it is no estimate",
     "signature": "the centre did not sign it",
@@ -24,8 +22,9 @@ class Reader:
     """Listens to estimates in a thread of its own, from ``start`` to ``stop``.
 
     topics:      of the network; ``credentials`` (of a reader) and ``address`` lead to its broker.
-    say:         told what the reader's owner should know.
-    estimated:   told of every estimate that the centre signed.
+    say:         called with what the reader's owner should know.
+    estimated:   called with every estimate that the centre signed.
+    history:     listen to what is not the newest, and not to what is.
 
     ``refused`` counts what the broker handed on and the centre did not sign.
     """
@@ -38,8 +37,10 @@ class Reader:
         *,
         say: Callable[[str], None],
         estimated: Callable[[dict[str, Any]], None],
+        history: bool = False,
     ) -> None:
-        self._topic, self._address, self._say, self._estimated = topics.estimates, address, say, estimated
+        self._topic = topics.history if history else topics.estimates
+        self._history, self._address, self._say, self._estimated = history, address, say, estimated
         self._opening = EstimateReader(credentials, topics)
         self._ended = False
         self.refused = 0
@@ -79,5 +80,9 @@ class Reader:
                 return  # the retained one, after a connection was lost
             self.refused += 1
             self._say(f"left out what the broker handed on: {_WHY[str(error)]}")
+            return
+        if table["newest"] is self._history:
+            self.refused += 1
+            self._say("left out what the broker handed on: the centre signed it for another topic")
             return
         self._estimated(table)

@@ -1,45 +1,45 @@
 """The centre on the broker: take what arrives in batches, commit, and acknowledge only then.
 
-One thread does it all: reads what is there, commits it in one transaction, acknowledges to the broker, and gathers
-receipts for a moment, so that an agent that sends much gets one for many messages. With paho's own thread beside it,
-as agents and readers have, the centre took a third fewer messages per second of processor time.
+Receipts are gathered for a moment, so that an agent that sends much gets one for many messages. Nothing of it is seen
+outside unless this centre holds the lease (:mod:`veilnet.live.lease`).
 """
 
 from __future__ import annotations
 
-import select
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 from veilnet.io.agent_store import STORE_BYTES
-from veilnet.live.centre import Centre, Estimated
-from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, nonsense
+from veilnet.live.centre import Centre, Estimated, Taken
+from veilnet.live.connecting import Address
+from veilnet.live.connection import Connection
 from veilnet.live.keys import Credentials
+from veilnet.live.lease import Leading, Lease, LeaseLost, Wording, lease_seconds
 from veilnet.live.messages import Receipt, Seal, as_ranges
 from veilnet.live.neighbours import Neighbours, Publication
+from veilnet.live.publishing import Publisher
 from veilnet.live.seals import EstimateSigner
-from veilnet.live.topics import CENTRE, OFFLINE, ONLINE, Topics
+from veilnet.live.topics import OFFLINE, ONLINE, Topics
 
-__all__ = ["Receiver"]
-
-_MOST_AT_ONCE = 2000  # messages in one transaction
 _GATHER = 0.2  # seconds between two receipts to one agent
 _IDLE = 0.5  # seconds between looks at the clock, when nothing arrives
-_PAUSE = (0.2, 5.0)  # seconds between attempts to connect: the first, and at most
+_GOODBYE = 2.0  # seconds that the broker may take to hear the last words
 
 
-class Receiver:
+class Receiver(Connection):
     """Runs a centre on a broker.
 
     centre:      what commits and estimates; ``seals`` those of its agents.
     topics:      of the network; ``credentials`` and ``address`` lead to its broker.
-    say:         told what the centre's owner should know.
-    estimated:   told of every estimate that is committed; what it returns is published, signed, where it is not None
-                 and the estimate is current; the newest one is retained.
+    say:         called with what the centre's owner should know.
+    estimated:   called with every committed estimate; what it returns is published, signed, where it is not None
+                 and the estimate is current, where it could not be, later.
     idle:        called between batches, once or more often a second.
-    neighbours:  what other programs are told beside, None for nothing.
+    neighbours:  what other programs get beside, None for nothing.
+    expected:    the lease of another centre that ran out, None for none.
+
+    ``estimates`` has what is to be published, and takes more (:meth:`~veilnet.live.publishing.Publisher.add`).
     """
 
     def __init__(
@@ -54,34 +54,38 @@ class Receiver:
         estimated: Callable[[Estimated], dict[str, Any] | None] = lambda _: None,
         idle: Callable[[], None] = lambda: None,
         neighbours: Neighbours | None = None,
+        expected: Lease | None = None,
     ) -> None:
-        self._centre, self._seals, self._topics, self._address = centre, seals, topics, address
-        self._say, self._estimated, self._idle = say, estimated, idle
-        self._neighbours = neighbours
-        self._signer = EstimateSigner(credentials, topics)
-        self._client = make_client(CENTRE, credentials, manual_ack=True)
+        super().__init__(credentials, address, say)
+        self._centre, self._seals, self._topics = centre, seals, topics
+        self._estimated, self._idle, self._neighbours = estimated, idle, neighbours
+        signer = EstimateSigner(credentials, topics)
+        self.estimates = Publisher(lambda each: self.publish([each]), signer, topics, neighbours)
+        self._wording = Wording(signer, topics)
+        self._leading = Leading(
+            centre.store,
+            self.name,
+            lease_seconds(centre.epochs.step),
+            lambda word: self.publish([self._wording.said(word)]),
+            self.tell,
+            expected,
+        )
+        self._heard: bool | None = None  # what was said last of whether any agent is
         self._client.will_set(topics.status, OFFLINE, qos=1, retain=True)
-        self._client.on_connect = self._on_connect
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_message = self._on_message
-        self._arrived: list[tuple[str, bytes]] = []
-        self._mids: list[int] = []
+        self._greeted = False
         self._receipts: dict[tuple[str, bytes], tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
         self._last_receipt: dict[str, float] = {}
-        self._said = ""
-        self._pause, self._again = _PAUSE[0], 0.0
-        self._refused = False  # it was said why there is no connection
-        self._broken = False  # a packet could not be read, and nothing after it can be
-        self.connected = False
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Take messages until told to end; never ended by what arrives, nor by a broker that goes away."""
+        """Take messages until asked to end; never ended by what arrives, nor by a broker that goes away.
+
+        LeaseLost where another centre is the one.
+        """
         try:
             while not ended():
-                if self._client.socket() is None or self._broken:
-                    self._connect()
-                else:
-                    self._read(self._timeout())
+                self.turn(self._timeout())
+                if self._leading.lost:
+                    raise LeaseLost(self._leading.lost)
                 self._work()
                 self._idle()
         finally:
@@ -89,142 +93,120 @@ class Receiver:
 
     # --- the connection
 
-    def _connect(self) -> None:
-        self.connected = False
-        now = time.monotonic()
-        if now < self._again:
-            time.sleep(min(self._again - now, 0.1))
-            return
-        try:
-            self._client.connect(*self._address, keepalive=KEEPALIVE, clean_start=True)
-            self._broken = self._refused = False
-        except (OSError, ValueError) as error:
-            host, port = self._address
-            self._tell(f"no connection to the broker at {host}:{port} ({error}); trying again")
-            self._refused = True
-            self._lost()
+    def subscriptions(self) -> list[str]:
+        """What agents send, and what another centre says."""
+        topics = self._topics
+        beside = [] if self._neighbours is None else self._neighbours.subscriptions
+        return [topics.all_messages, topics.all_sums, topics.lease, topics.status, *beside]
 
-    def _lost(self) -> None:
-        """The connection ended: what was not acknowledged to the broker comes again."""
-        if self.connected:
-            self._tell("the connection to the broker ended; connecting again")
-        elif not self._broken and not self._refused:
-            host, port = self._address
-            self._tell(f"no connection to the broker at {host}:{port}; trying again (it hangs up)")
-        self.connected = False
-        with suppress(OSError, ValueError):
-            self._client.disconnect()
-        self._again = time.monotonic() + self._pause
-        self._pause = min(2 * self._pause, _PAUSE[1])
+    def begin(self) -> None:
+        """Connected, and soon known who is the centre."""
+        self.tell("connected to the broker")
+        self._greeted = False
+        self._leading.begin()
 
-    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        self._refused = reason.is_failure
-        if reason.is_failure:
-            self._tell(f"the broker refuses the centre: {reason}")
+    def lose(self) -> None:
+        """The connection ended."""
+        self._leading.end()
+
+    def refuse(self, mid: int) -> None:
+        """The broker did not take something."""
+        self._leading.refused(mid)
+
+    def hear(self, topic: str, payload: bytes) -> bool:
+        """What another centre says, and other programs; messages of agents wait for the batch."""
+        if topic == self._topics.lease:
+            word = self._wording.read(payload)
+            if word is not None:
+                self._leading.hear(word, time.monotonic())
+        elif topic == self._topics.status:
+            if payload == OFFLINE.encode() and self._greeted:  # another's last words
+                self.publish([Publication(topic, ONLINE, retain=True)])
+        elif self._neighbours is not None and self._neighbours.hears(topic):
+            self.publish(self._neighbours.answer(topic, payload))
         else:
-            beside = [] if self._neighbours is None else self._neighbours.subscriptions
-            client.subscribe(
-                [(topic, 1) for topic in (self._topics.all_messages, self._topics.all_sums, *beside)]
-            )
+            return False
+        return True
 
-    def _on_subscribe(self, client: Any, _data: Any, _mid: Any, reasons: Any, _properties: Any) -> None:
-        if any(reason.is_failure for reason in reasons):
-            self._tell(f"the broker does not let the centre hear its agents: {reasons[0]}")
-            return
-        self.connected, self._pause = True, _PAUSE[0]
-        self._tell("connected to the broker")
-        client.publish(self._topics.status, ONLINE, qos=1, retain=True)
+    def _greet(self) -> None:
+        """Say that it is here, and that agents may send again what waits for a receipt."""
+        self._greeted = True
+        self.publish([Publication(self._topics.status, ONLINE, retain=True)])
+        self._heard = None
         if self._neighbours is not None:
             self.publish(self._neighbours.greeting())
-        hello = Receipt(bytes(STORE_BYTES), [], [])  # whoever waits for a receipt sends again at once
+        hello = Receipt(bytes(STORE_BYTES), [], [])
         for agent, seal in self._seals.items():
-            client.publish(self._topics.acks(agent), seal.receipt(hello), qos=0)
+            self.publish([Publication(self._topics.acks(agent), seal.receipt(hello), qos=0)])
 
-    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = ""
-        if self._neighbours is not None and self._neighbours.hears(topic):
-            self.publish(self._neighbours.answer(topic, message.payload))
-        else:
-            self._arrived.append((topic, message.payload))
-        if message.qos:
-            self._mids.append(message.mid)
+    @property
+    def leads(self) -> bool:
+        """Whether this centre is the one."""
+        return self._leading.holds(time.monotonic())
 
-    def publish(self, publications: Iterable[Publication]) -> None:
-        """Say something beside what a centre says; without a connection it is left unsaid."""
-        for each in publications if self.connected else ():
-            self._client.publish(each.topic, each.payload, qos=1, retain=each.retain)
+    @property
+    def has_said_all(self) -> bool:
+        """Whether everything that was to be published was sent."""
+        return self._greeted and not len(self.estimates) and not self._client.want_write()
 
     def _timeout(self) -> float:
         """How long nothing has to be done unless something arrives."""
-        if self._centre.is_due(time.monotonic()):
+        if (len(self.estimates) and self._greeted) or self._centre.is_due(time.monotonic()):
             return 0.0
         deadline = self._centre.next_deadline()
         wait = _IDLE if deadline is None else min(_IDLE, max(0.0, deadline - time.monotonic()))
+        wait = min(wait, self._leading.next_tick(time.monotonic()))
         return min(wait, 0.05) if self._receipts else wait
-
-    def _read(self, timeout: float) -> None:
-        """All that is there to be read, up to a batch."""
-        client = self._client
-        socket = client.socket()
-        if socket is None:
-            return
-        left = bool(getattr(socket, "pending", lambda: 0)())
-        try:
-            readable, writable, _ = select.select(
-                [socket], [socket] if client.want_write() else [], [], 0.0 if left else timeout
-            )
-        except (OSError, ValueError):
-            self._lost()
-            return
-        failed = False
-        try:
-            while (readable or left) and not failed and len(self._arrived) < _MOST_AT_ONCE:
-                before = len(self._arrived)
-                failed = bool(client.loop_read())
-                if len(self._arrived) == before:
-                    break
-            if writable and not failed:
-                failed = bool(client.loop_write())
-            failed = failed or bool(client.loop_misc())
-        except Exception as error:  # whatever paho stumbles over in a malformed packet
-            self._tell(nonsense(error))
-            self.connected, self._broken, failed = False, True, True
-            hang_up(client)
-        if failed:
-            self._lost()
 
     # --- what arrived
 
     def _work(self) -> None:
-        arrived, mids = self._arrived, self._mids
-        self._arrived, self._mids = [], []
+        arrived, self.arrived = self.arrived, []
+        before = self._centre.store.last_batch
         taken = self._centre.take(arrived)
-        if self._client.socket() is not None:
-            for mid in mids:
-                self._client.ack(mid, 1)
+        self.acknowledge()
+        now = time.monotonic()
+        if self._centre.store.last_batch > before:
+            self._leading.hold(taken, now)
+        if self.connected:
+            self._leading.tick(now)
+        for each in self._leading.released(now):
+            self._act_on(each)
+        if not self.connected or not self._leading.holds(now):
+            if not self.connected:
+                self.estimates.delay()
+            return
+        if not self._greeted:
+            self._greet()
+        self._send_receipts()
+        self.estimates.flush()
+        self._say_who_is_heard()
+
+    def _act_on(self, taken: Taken) -> None:
         for agent, receipt in taken.receipts:
             kept, refused = self._receipts.setdefault((agent, receipt.store), ([], []))
             kept.extend(receipt.kept)
             refused.extend(receipt.refused)
-        self._send_receipts()
-        for agent, payload in taken.rounds if self.connected else ():
-            self._client.publish(self._topics.rounds(agent), payload, qos=1)
+        for agent, payload in taken.rounds:
+            self.publish([Publication(self._topics.rounds(agent), payload)])
         for ended in taken.ended:
             for words in ended.in_words():
-                self._tell(words)
+                self.tell(words)
         for made in taken.estimates:
             shown = self._estimated(made)
-            if shown is not None and made.current and self.connected:
-                payload = self._signer.payload(shown)
-                self._client.publish(self._topics.estimates, payload, qos=0, retain=made.newest)
-                if self._neighbours is not None:
-                    self.publish(self._neighbours.tell(shown))
+            if shown is not None and made.current:
+                self.estimates.add(shown)
+
+    def _say_who_is_heard(self) -> None:
+        heard = self._centre.is_heard(time.time())
+        if heard != self._heard:
+            self._heard = heard
+            self.publish([Publication(self._topics.heard, ONLINE if heard else OFFLINE, retain=True)])
+            if not heard:
+                self.tell("no agent has been heard for three epochs and the wait")
 
     def _send_receipts(self) -> None:
-        if not self._receipts or not self.connected:
+        if not self._receipts:
             return
         now = time.monotonic()
         # all of an agent's at once: one that names a store of its own in every message must not pile them up here
@@ -234,20 +216,26 @@ class Receiver:
             self._last_receipt[agent] = now
             ranges = as_ranges(number for first, last in kept for number in range(first, last + 1))
             receipt = Receipt(store, ranges, refused[:1000])
-            self._client.publish(self._topics.acks(agent), self._seals[agent].receipt(receipt), qos=0)
+            payload = self._seals[agent].receipt(receipt)
+            self.publish([Publication(self._topics.acks(agent), payload, qos=0)])
 
     def _say_goodbye(self) -> None:
-        if self.connected:
-            self._last_receipt.clear()
-            self._send_receipts()
-            self._client.publish(self._topics.status, OFFLINE, qos=1, retain=True)
-            with suppress(OSError, ValueError):
-                self._client.loop_write()
-                self._client.disconnect()
-                self._client.loop_write()
-        hang_up(self._client)
+        try:
+            until = time.monotonic() + _GOODBYE
+            while self.connected and self._leading.is_holding and time.monotonic() < until:
+                self.read(0.05)
+                self._work()
+            if self.connected and self._greeted and self._leading.holds(time.monotonic()):
+                self._last_words(until)
+        finally:
+            self.hang_up()
 
-    def _tell(self, words: str) -> None:
-        if words != self._said:
-            self._said = words
-            self._say(words)
+    def _last_words(self, until: float) -> None:
+        self._last_receipt.clear()
+        self._send_receipts()
+        self.estimates.flush()
+        last = self._client.publish(self._topics.status, OFFLINE, qos=1, retain=True)
+        self._greeted = False
+        while self.connected and not last.is_published() and time.monotonic() < until:
+            # a connection that ends with something unread takes along what was said last
+            self.read(0.05)

@@ -6,10 +6,11 @@ many, who must not be able to make any: the centre signs them (Ed25519), and rea
 They lie beside the keys of :mod:`veilnet.live.keys`::
 
     keys/agents/<agent>/seal.key       handed to the agent with its certificate
-    keys/agents/<agent>/identity.key   handed to the agent: what it proves to other members of a sum who it is with
-    keys/agents/<agent>/members/       handed to the agent: the public halves of all agents' identities
+    keys/agents/<agent>/identity.key   of a member of a sum: what it proves to the other members who it is with
+    keys/agents/<agent>/members/       of a member of a sum: the public halves of all members' identities
     keys/centre/seals/<agent>.key      handed to the centre
     keys/centre/estimates.key          handed to the centre
+    keys/standby/                      copies of the centre's, handed to its standby
     keys/readers/<name>/centre.pub     handed to the reader with its certificate
 
 Transport security ends at the broker. These secrets do not pass it, so what the broker hands on is what the agent
@@ -22,7 +23,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,22 +37,20 @@ from veilnet.live.topics import Topics, identity
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "EstimateReader",
-    "EstimateSigner",
-    "agent_identity",
-    "agent_seal",
-    "centre_seals",
-    "make_seals",
-    "member_identities",
-]
-
 _BYTES = 32
+_SIGNATURE = 64
 _SIGNED = re.compile(rb'(?s:(\{.*)), "signature": "([0-9a-f]{128})"\}')
 
 
-def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = ()) -> list[str]:
+def make_seals(
+    keys: KeyFolder,
+    agents: Iterable[str],
+    readers: Iterable[str] = (),
+    groups: Iterable[Collection[str]] = (),
+) -> list[str]:
     """A secret for each agent and the centre; one that both have already is kept. Agents with new ones.
+
+    groups: agents whose messages are added up, who have to know one another.
 
     The centre gets a key to sign estimates with, unless it has one, and readers its public half.
     """
@@ -62,8 +61,9 @@ def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = 
         make_key(signing)
     for name in readers:
         write_bytes(_checking(keys.reader(name)), signing.with_suffix(".pub").read_bytes())
-    new, agents = [], list(agents)
-    _make_identities(keys, agents)
+    new = []
+    for members in groups:
+        _make_identities(keys, members)
     for agent in agents:
         mine, theirs = keys.agent(agent).folder / "seal.key", _at_centre(keys.centre, agent)
         if mine.exists() and theirs.exists() and mine.read_bytes() == theirs.read_bytes():
@@ -73,11 +73,16 @@ def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = 
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_bytes(path, secret, mode=0o600)
         new.append(agent)
+    if keys.standby.folder.exists():  # it does what the centre does
+        for path in (signing, *(keys.centre.folder / "seals").glob("*.key")):
+            copy = keys.standby.folder / path.relative_to(keys.centre.folder)
+            copy.parent.mkdir(exist_ok=True, mode=0o700)
+            write_bytes(copy, path.read_bytes(), mode=0o600)
     return new
 
 
-def _make_identities(keys: KeyFolder, agents: Iterable[str]) -> None:
-    """An identity for each agent, kept where there is one, and the public halves of all for each."""
+def _make_identities(keys: KeyFolder, agents: Collection[str]) -> None:
+    """An identity for each member of a sum, kept where there is one, and the public halves of all for each."""
     publics = {}
     for agent in agents:
         secret = keys.agent(agent).folder / "identity.key"
@@ -149,9 +154,24 @@ class EstimateSigner:
     """
 
     def __init__(self, credentials: Credentials, topics: Topics) -> None:
-        self._secret = read_secret_key(_there(_signing(credentials)))
+        self._secret: Ed25519PrivateKey = read_secret_key(_there(_signing(credentials)))
         self._topics = topics
         self._last = 0
+
+    def between_centres(self, content: bytes) -> bytes:
+        """What one centre says to the other of this network: nobody else can."""
+        return self._secret.sign(_of_centres(content, self._topics)) + content
+
+    def from_a_centre(self, payload: bytes) -> bytes:
+        """What :meth:`between_centres` was given; Malformed where no centre of this network said it."""
+        from cryptography.exceptions import InvalidSignature
+
+        signature, content = payload[:_SIGNATURE], payload[_SIGNATURE:]
+        try:
+            self._secret.public_key().verify(signature, _of_centres(content, self._topics))
+        except InvalidSignature:
+            raise Malformed("signature") from None
+        return content
 
     def payload(self, table: Mapping[str, Any]) -> bytes:
         """An estimate as it is published, each later than the one before."""
@@ -196,6 +216,10 @@ class EstimateReader:
 def _signed(body: bytes, topics: Topics) -> bytes:
     """What is signed: an estimate, and whose."""
     return b"veilnet estimate\n" + topics.root.encode() + b"\n" + body
+
+
+def _of_centres(content: bytes, topics: Topics) -> bytes:
+    return b"veilnet centres\n" + topics.root.encode() + b"\n" + content
 
 
 def _signing(credentials: Credentials) -> Path:

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilnet.io.agent_store import AgentStore
+from veilnet.live.broker import ON_ITS_WAY
 from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal
 from veilnet.live.topics import Topics, identity
 
-__all__ = ["Sender"]
-
-_WINDOW = 256  # messages on their way at a time
 _PATIENCE = (5.0, 60.0)  # seconds until a message is sent again: the first time, and at most
 _LOOK = 0.2  # seconds between looks into the outbox, when nothing else happens
 
@@ -36,7 +34,7 @@ class Sender:
 
     store, seal:  of the agent.
     topics:       of the network; ``credentials`` and ``address`` lead to its broker.
-    say:          told what the agent's owner should know, in words.
+    say:          called with what the agent's owner should know.
     """
 
     def __init__(
@@ -75,6 +73,11 @@ class Sender:
         self._client.loop_start()
         self._thread.start()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the centre's receipts can arrive."""
+        return self._listening
+
     def wake(self) -> None:
         """There is something new in the outbox."""
         self._wake.set()
@@ -108,13 +111,13 @@ class Sender:
                 self._wake.clear()
                 if self._listening:
                     self._send_due()
-        except BaseException as error:  # told to whoever reads the readings: nothing more may be sent
+        except BaseException as error:  # for the reader of the readings: nothing more may be sent
             self.failure = error
 
     def _send_due(self) -> None:
         now = time.monotonic()
         with self._turn:
-            waiting = self._store.waiting(0, _WINDOW)
+            waiting = self._store.waiting(0, ON_ITS_WAY)
             there = {sequence for sequence, _ in waiting}
             for sequence in [each for each in self._on_its_way if each not in there]:
                 del self._on_its_way[sequence]

@@ -32,8 +32,6 @@ from veilnet.io.row_keys import RowKey
 from veilnet.io.sources import RowSource
 from veilnet.live.connecting import HOST, KEEPALIVE, make_client, nonsense
 
-__all__ = ["Joined", "Sensor", "SensorRows", "read_sensors", "value_in"]
-
 _FORM = "mqtt://broker/topic#field, or READING=mqtt://broker/topic#field"
 _SENSOR = re.compile(
     rf"(?:(?P<column>.+?)=)?(?P<scheme>mqtts?)://(?:(?P<user>[^@/#]+)@)?{HOST}/(?P<topic>[^#]+)(?:#(?P<field>.+))?"
@@ -50,7 +48,7 @@ class Sensor:
     """One value of one topic.
 
     broker: (scheme, user, host, port); ``topic`` and the path of the ``field`` in its JSON, empty for a plain value.
-    column: what it is called among the readings; ``is_text`` whether texts are told there, not numbers.
+    column: what it is called among the readings; ``is_text`` whether texts stand there, not numbers.
     """
 
     broker: tuple[str, str, str, int]
@@ -129,7 +127,7 @@ def _column(sensor: Sensor, known: set[str], names: Sequence[str]) -> str:
 
 
 def value_in(payload: bytes, sensor: Sensor) -> Value:
-    """What a message says: a number, or a text where these are told; None where it says that there is no value.
+    """What a message says: a number, or a text where these are expected; None where it says that there is no value.
 
     LookupError where the message has no such field; ValueError where that is neither.
     """
@@ -191,10 +189,10 @@ class Joined:
 class SensorRows(io.RawIOBase):
     """Rows of sensors' values, a line of JSON for each step, as soon as it is over; it never ends.
 
-    sensors: whose values; ``names`` those of the readings, none where they are told by their order.
+    sensors: whose values; ``names`` those of the readings, none where their order identifies them.
     step:    how long an epoch is. A row ends when the step says that rows are read, else where the next one begins.
     stale:   seconds after which a value counts no more: the length of a step if None.
-    say:     told what whoever runs the agent should know.
+    say:     called with what the agent's owner should know.
     """
 
     def __init__(
@@ -253,11 +251,11 @@ class SensorRows(io.RawIOBase):
         super().close()
 
     def came(self, sensor: Sensor, value: Value) -> None:
-        """A value, in the thread of whoever heard it."""
+        """A value, in the thread that heard it."""
         self._came.put((self._clock(), sensor.column, value))
 
     def fail(self, why: str) -> None:
-        """Whoever waits for a row gets an error."""
+        """A thread that waits for a row gets an error."""
         self._came.put(InvalidRequest(f"--source: {why}"))
 
     def notify(self, words: str, *, anew: bool = False) -> None:
@@ -313,11 +311,11 @@ class SensorRows(io.RawIOBase):
 
     def _line(self, row: int, end: float) -> bytes:
         values = self._joined.row(end)
-        told: dict[str, Any] = {"time": _TIMES.text(self._step.time_of(row) + 1)}
-        told |= (
+        line: dict[str, Any] = {"time": _TIMES.text(self._step.time_of(row) + 1)}
+        line |= (
             dict(zip(self._joined.columns, values, strict=True)) if self._by_name else {"readings": values}
         )
-        return json.dumps(told).encode() + b"\n"
+        return json.dumps(line).encode() + b"\n"
 
     def in_words(self) -> str:
         """Where raw values are, and what becomes of them."""

@@ -15,16 +15,15 @@ from veilnet.live.epochs import Epochs
 from veilnet.live.fusions import ClassEstimate, LiveEstimate
 from veilnet.symbols.drift import SymbolDrift
 
-__all__ = ["as_line", "as_table", "void"]
 
-
-def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
+def as_table(made: Estimated, epochs: Epochs, *, delayed: bool = False) -> dict[str, Any]:
     """An estimate for programs: what is published on the topic of estimates, and a line of ``center --json``.
 
     ``time`` is when the epoch began (None where epochs are rows); what is not estimable is None. Of a class there is
     no deviation, but ``chance``, and ``probabilities`` of all values. ``outside`` are estimates beyond what was
-    calibrated. ``drifted`` are agents whose law is another
-    than the one that the plan counted: then its promise is void.
+    calibrated. ``drifted`` are agents whose law is another than the one that the plan counted: then its promise is
+    void. ``newest`` is False of what stands in the history, and ``delayed`` True of what is published later than it
+    was made.
     """
     estimate = made.estimate
     start = epochs.start(made.epoch)
@@ -39,6 +38,8 @@ def as_table(made: Estimated, epochs: Epochs) -> dict[str, Any]:
         "contradicting": list(estimate.contradicting),
         "outside": _outside(estimate),
         "drifted": list(made.drifted),
+        "newest": made.newest,
+        "delayed": delayed,
     }
 
 

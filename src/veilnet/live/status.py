@@ -12,14 +12,12 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import agent_ledger
-from veilnet.io._sqlite import connect
+from veilnet.io._sqlite import connect, copy_database
 from veilnet.live import centre_store
 from veilnet.live.epochs import farthest
 from veilnet.live.fusions import fusion_of
 from veilnet.live.intake import DRIFT, is_refusal
 from veilnet.live.messages import SHORT
-
-__all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
 
 _CENTRES = "a centre's store (the --out of 'veilnet center')"
 
@@ -30,7 +28,7 @@ class AgentStatus:
 
     messages: kept; ``missed`` epochs of which it said that it had no reading to release.
     silent:   epochs that were estimated without a word of it.
-    epoch:    the newest one it told, 0 for none; ``lag`` how many epochs that is behind the newest of all (of one
+    epoch:    the newest one it reported, 0 for none; ``lag`` how many epochs that is behind the newest of all (of one
               that was never heard: how many were estimated).
     heard:    when a message of it was last committed, in seconds since 1970; 0 for never.
     refused:  how many of its messages were refused; ``duplicates`` came again.
@@ -52,9 +50,10 @@ class Status:
     """A centre's store at a glance.
 
     plans:     ids of the plans taken up, the newest last.
-    newest:    the newest epoch that any agent told, unless it is far ahead of most.
+    newest:    the newest epoch that any agent reported, unless it is far ahead of most.
     epochs:    how many were estimated; ``estimates`` with revisions. Both count what was put away.
     counts:    (agent, reason) -> how many; the agent is empty for strangers.
+    made:      when the newest epoch was estimated last, in seconds since 1970; 0 for never.
     drifted:   agents whose symbols have another law than the newest plan's: what it promises is void.
     """
 
@@ -65,6 +64,7 @@ class Status:
     agents: tuple[AgentStatus, ...]
     counts: dict[tuple[str, str], int]
     drifted: tuple[str, ...] = ()
+    made: float = 0.0
 
     @property
     def refusals(self) -> dict[tuple[str, str], int]:
@@ -107,9 +107,10 @@ def read_status(path: Path) -> Status:
         }
         rows = database.execute("SELECT agent, epoch, messages, missed, heard FROM agents").fetchall()
         document = database.execute("SELECT document FROM plans ORDER BY number DESC LIMIT 1").fetchone()
+        made = database.execute("SELECT made FROM estimates ORDER BY epoch DESC LIMIT 1").fetchone()
     heard_by = frozenset() if document is None else _agents_of(document[0])
-    told = [row[1] for row in rows if row[1] and row[0] in heard_by]
-    newest = max((epoch for epoch in told if epoch <= farthest(told)), default=0)
+    reported = [row[1] for row in rows if row[1] and row[0] in heard_by]
+    newest = max((epoch for epoch in reported if epoch <= farthest(reported)), default=0)
     agents = tuple(
         AgentStatus(
             agent=agent,
@@ -126,7 +127,8 @@ def read_status(path: Path) -> Status:
     )
     mark = f"{DRIFT}{plans[-1][:SHORT]}" if plans else DRIFT
     drifted = tuple(each.agent for each in agents if (each.agent, mark) in counts)
-    return Status(plans, newest, epochs, estimates, agents, counts, drifted)
+    last = 0.0 if made is None else made[0]
+    return Status(plans, newest, epochs, estimates, agents, counts, drifted, last)
 
 
 def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
@@ -146,6 +148,12 @@ def plan_document(path: Path, plan: str) -> bytes:
     with _reading(path, centre_store.KIND, _CENTRES) as database:
         (found,) = database.execute("SELECT document FROM plans WHERE plan = ?", (plan,)).fetchone()
     return bytes(found)
+
+
+def copy_store(path: Path, copy: Path) -> None:
+    """A copy of a centre's store, which may be in use, in a new file."""
+    with _reading(path, centre_store.KIND, _CENTRES) as database:
+        copy_database(database, copy)
 
 
 def agent_status(path: Path) -> tuple[str, agent_ledger.Ledger]:

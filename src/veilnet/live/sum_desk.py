@@ -1,7 +1,7 @@
 """The rounds of sums at the centre: who is waited for, until when, and what an epoch came to.
 
 An epoch of a group begins with the first shares that arrive. Each of its four rounds is over when all who can have
-answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody is told so.
+answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody hears so.
 
 Members of whom one cannot open the other's shares are kept apart for as long as this centre runs: one of the two, who
 is named, is in no further sum. So is one whose shares do not give what it committed to.
@@ -34,10 +34,7 @@ from veilnet.sums.terms import (
     Terms,
 )
 
-__all__ = ["EpochOfSums", "SumDesk"]
-
 _ROUNDS = 4
-_MOST_OPEN = 8  # epochs of a group at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +122,12 @@ class SumDesk:
         if agent not in group.hellos:
             self._out.append((agent, Roster([])))  # who is not in it says hello again
         if isinstance(message, SealedShares) and message.epoch not in group.going:
-            if message.epoch <= group.last or len(group.going) >= _MOST_OPEN:
-                self._out.append((agent, Ended(message.epoch, "it is over, or others are still going on")))
+            if message.epoch <= group.last:
+                self._out.append((agent, Ended(message.epoch, "it is over")))
                 return
             deadline = now + self._wait / _ROUNDS
             found = SumEpoch(group.terms, message.epoch, frozenset(group.apart))
+            found.take(message)
             group.going[message.epoch] = _Going(found, deadline)
         going = group.going.get(message.epoch)
         expected = {SealedShares: 1, Masked: 2, Objected: 2, Revealed: 4}.get(type(message), 3)
@@ -141,9 +139,19 @@ class SumDesk:
             going.sum.take_masked(agent, np.frombuffer(message.residues, "<u8"))
             return
         going.sum.take(message)
+        if isinstance(message, SealedShares):
+            self._withdraw(group, group.terms.number(agent), message.epoch)
         if isinstance(message, Objected):
             mine = group.terms.number(agent)
             group.apart |= {(mine, other) for other in group.terms.as_set(message.members) - {mine}}
+
+    def _withdraw(self, group: _Group, member: int, epoch: int) -> None:
+        """A member is in one epoch at a time: its shares for others are void, and nobody keeps many of them open."""
+        for other in [each for each, going in group.going.items() if going.round == 1 and each != epoch]:
+            shares = group.going[other].sum.shares
+            shares.pop(member, None)
+            if not shares:
+                del group.going[other]
 
     def _greet(self, group: _Group, hello: Hello) -> None:
         """A key that is new goes to all who said hello; one that is known brings its owner the others'."""
@@ -196,7 +204,7 @@ class SumDesk:
         ended = Ended(epoch, opening if isinstance(opening, str) else "")
         self._out += [(group.terms.members[number], ended) for number in going.sum.shares]
 
-    def told(self) -> list[tuple[str, FromCentre]]:
+    def outgoing(self) -> list[tuple[str, FromCentre]]:
         """What is to be said since the last call: (agent, message)."""
         out, self._out = self._out, []
         return out

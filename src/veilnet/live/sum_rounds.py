@@ -45,8 +45,6 @@ from veilnet.sums.terms import (
     written_message,
 )
 
-__all__ = ["SumLink", "SumRounds"]
-
 _GREETING = 2.0  # seconds between two hellos, until enough others have said theirs
 
 
@@ -70,7 +68,7 @@ class SumRounds:
     identity:   what it proves that with; ``identities`` those of the members.
     publish:    says something to the centre.
     patience:   seconds that the centre may take for one epoch.
-    say:        told what the agent's owner should know.
+    say:        called with what the agent's owner should know.
     store:      knows which epochs were begun, and whose keys were met.
     """
 
@@ -112,8 +110,12 @@ class SumRounds:
             self._publish(self.agent.begin(epoch))
             deadline = time.monotonic() + self._patience
             why = "its shares came too late, or reached too few"
+            heard: list[FromCentre] = []
             while True:
                 found = self._next(epoch, deadline)
+                if found in heard:  # a broker may bring a message twice; once is answered
+                    continue
+                heard.append(found)
                 if isinstance(found, Sharing):
                     try:
                         self.agent.accept(found)
@@ -156,7 +158,7 @@ class SumRounds:
         self._all_by = 0.0
 
     def _meet(self, roster: Roster) -> None:
-        """Take in others' keys; a centre that does not know this one's, as after a restart, is told it again."""
+        """Take in others' keys; a centre that does not know this one's, as after a restart, gets it again."""
         self._store.meet(self.terms.digest.hex(), self.agent.meet(roster))
         for member, why in self.agent.refused.items():
             if self._refused.get(member) != why:
@@ -184,7 +186,7 @@ class SumLink(Sender):
     store, seal: of the agent; ``terms`` of its sum.
     topics:      of the network; ``credentials`` and ``address`` lead to its broker.
     patience:    seconds that the centre may take for one epoch.
-    say:         told what the agent's owner should know, in words.
+    say:         called with what the agent's owner should know.
     """
 
     def __init__(

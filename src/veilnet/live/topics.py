@@ -4,9 +4,13 @@
     <root>/acks/<agent>       what the centre has committed: written by the centre, read by that agent
     <root>/sums/<agent>       its part in the rounds of a sum: written by that agent, read by the centre
     <root>/rounds/<agent>     the centre's part in them: written by the centre, read by that agent
-    <root>/estimates          estimates of the public parameters: written by the centre, read by readers
+    <root>/estimates          the newest estimate of the public parameters: written by the centre, read by readers
+    <root>/history            what is not the newest: revisions of earlier epochs, catching up, by the same
     <root>/influx             the same in lines for InfluxDB: written by the centre, read by readers
     <root>/status             whether the centre is there, retained: written by the centre, read by readers
+    <root>/heard              whether any agent was heard lately, retained, by the same
+    <root>/lease              which centre is the one, retained: written and read by the centre and its standby
+    <root>/copies             what the centre commits, for its standby: written and read by the same
 
 An agent's name may hold anything; an :func:`identity` holds only letters, digits and ``. _ - = @``, at most 64 of
 them. It is the common name of a certificate, the broker's user name, and the last level of a topic.
@@ -22,6 +26,9 @@ from veilnet._core.errors import InvalidRequest
 
 CENTRE = "@centre"
 """The identity of the centre; no agent's, since ``@`` is encoded in those."""
+
+STANDBY = "@standby"
+"""The identity of a second centre, which follows the first and takes over."""
 
 LONGEST = 64  # characters of a common name (X.509, ub-common-name)
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -50,9 +57,10 @@ def identity(agent: str) -> str:
 
 def reader_identity(name: str) -> str:
     """The identity of a program that reads estimates (``telegraf``): ``@telegraf``."""
-    if not _READER.fullmatch(name) or name in (".", "..") or f"@{name}" == CENTRE:
+    if not _READER.fullmatch(name) or name in (".", "..") or f"@{name}" in (CENTRE, STANDBY):
         raise InvalidRequest(
-            f"reader: expected a name of at most 60 letters, digits and . _ -, other than centre, found {name[:80]!r}"
+            f"reader: expected a name of at most 60 letters, digits and . _ -, not centre or standby, "
+            f"found {name[:80]!r}"
         )
     return f"@{name}"
 
@@ -98,8 +106,13 @@ class Topics:
 
     @property
     def estimates(self) -> str:
-        """Where the centre publishes estimates."""
+        """Where the centre publishes the newest estimate."""
         return f"{self.root}/estimates"
+
+    @property
+    def history(self) -> str:
+        """Where the centre publishes estimates that are not the newest."""
+        return f"{self.root}/history"
 
     @property
     def influx(self) -> str:
@@ -110,6 +123,21 @@ class Topics:
     def status(self) -> str:
         """Where the centre says, retained, whether it is there: :data:`ONLINE` or :data:`OFFLINE`."""
         return f"{self.root}/status"
+
+    @property
+    def lease(self) -> str:
+        """Where centres agree which of them is the one (:mod:`veilnet.live.lease`)."""
+        return f"{self.root}/lease"
+
+    @property
+    def copies(self) -> str:
+        """Where the centre sends its standby what it commits."""
+        return f"{self.root}/copies"
+
+    @property
+    def heard(self) -> str:
+        """Where the centre says, retained, whether any agent was heard lately, in the same words."""
+        return f"{self.root}/heard"
 
 
 ONLINE, OFFLINE = "online", "offline"

@@ -15,8 +15,6 @@ from typing import Any
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.validation import refuse_unknown
 
-__all__ = ["HeldOut", "read_held_out"]
-
 
 @dataclass(frozen=True)
 class HeldOut:

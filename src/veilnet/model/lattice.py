@@ -23,9 +23,8 @@ _A_FEW = 0.02  # of the rows: so many more than by chance have to lie on a coars
 _FEWEST_VALUES = 8  # on a coarser lattice
 _MOST_TRIALS = 64  # so that a long log costs no more than a short one
 _CHANCE = 1e-9  # that values of a fine lattice look as if they preferred a coarser one
-_BY_CHANCE = (
-    0.01  # at most, that a value of no lattice is the most frequent one of its neighbourhood and lies on one
-)
+# at most, that a value of no lattice is the most frequent one of its neighbourhood and lies on one
+_BY_CHANCE = 0.01
 ENOUGH_ROWS = 64
 """Rows from which a lattice that all of them lie on is none by chance."""
 

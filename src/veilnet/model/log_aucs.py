@@ -12,12 +12,10 @@ from math import isfinite
 from typing import Any
 
 from veilnet._core.errors import InvalidNetwork
-
-__all__ = ["LogAuc", "log_headlines", "log_in_words", "read_log_aucs"]
+from veilnet._core.words import in_columns
 
 FROM = {"raw": "raw readings", "free": "what a free plan sends"}
 """What detectors were shown: its key, and in words."""
-_OF_MODEL = {"raw": "the model's own detector", "free": "promised in the model"}
 _MOST_LETTERS = 60
 
 
@@ -77,13 +75,18 @@ def log_in_words(name: str, found: Mapping[str, LogAuc]) -> str:
 
     found: by what detectors were shown.
     """
-    shown = "; ".join(
-        f"from {FROM[what]} {one}, {_OF_MODEL[what]} {one.model:.2f}" for what, one in found.items()
-    )
     rows = next(iter(found.values())).rows
-    return (
-        f"{name} in these {rows} rows, as detectors see it that learned from other stretches of time: {shown}. "
-        "AUC 0.5 is guessing. A low figure is no promise: it is what these few detectors made of this log."
+    table = [
+        (FROM[what], one.learner, f"{one.auc:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{one.model:.2f}")
+        for what, one in found.items()
+    ]
+    headings = ("from", "best detector", "AUC", "95 % interval", "model")
+    return "\n".join(
+        [
+            f"How well detectors see {name}, learned and judged on different stretches of these {rows} rows (AUC 0.5 "
+            "is guessing; no promise):",
+            *in_columns([headings, *table], left=2),
+        ]
     )
 
 

@@ -20,6 +20,7 @@ from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
 from veilnet._core.names import RowsByAgent, places_of
+from veilnet._core.spelling import names_keywords
 from veilnet._core.stacks import fits_at_once, joined_triangle, parts
 from veilnet._core.stacks import raw_triangle as stack_triangle
 from veilnet._core.types import Array
@@ -105,6 +106,7 @@ class Network(Frozen):
 
     _left_behind = frozenset({"observe", "position", "common_apart"})
 
+    @names_keywords
     def __init__(
         self,
         observe: Mapping[str, Any] | Any,

@@ -10,13 +10,7 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, cholesky, positive_root, solve_lower
 from veilnet._core.types import Array
-from veilnet._core.validation import (
-    as_array,
-    as_square,
-    as_vector,
-    lowest_relative_eigenvalue,
-    semidefinite,
-)
+from veilnet._core.validation import as_array, as_square, as_vector, lowest_relative_eigenvalue, semidefinite
 
 
 class Prior(Frozen):

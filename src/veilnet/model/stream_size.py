@@ -19,7 +19,7 @@ NOW_IS_NOT_COMPUTED = (
     "Now, before later rows tell more, every error is at least as large as with hindsight; how much larger is not "
     "computed for so many agents."
 )
-"""What verdicts and plans say of streams beyond that."""
+"""What verdicts and plans say about larger streams."""
 GAPS_ARE_NOT_COMPUTED = (
     "Promises are those of a stream without gaps: what more is learned at a start and around missed rows is not "
     "computed for so many agents, whose memories begin empty."

@@ -10,8 +10,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import number
 from veilnet.paper._claim import Claim, listed, never_rises, percent, share, shown
 from veilnet.paper.settings import Settings
-from veilnet.paper.statistics import summarize
-from veilnet.paper.tables import Table
+from veilnet.paper.tables import Table, summarize
 
 # The paper draws no privacy above this.
 TRUNCATED_AT = 100.0

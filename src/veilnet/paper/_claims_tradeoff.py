@@ -16,8 +16,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.paper._claim import ROUNDING, Claim, first_draws, listed, never_rises, percent, shown
 from veilnet.paper.settings import Settings
-from veilnet.paper.statistics import summarize
-from veilnet.paper.tables import Table
+from veilnet.paper.tables import Table, summarize
 
 # "Close to perfect utility": a loss of 5 %.
 _CLOSE = 0.05

@@ -14,8 +14,7 @@ from veilnet.io._atomic import write_bytes
 from veilnet.paper._claim import ROUNDING
 from veilnet.paper._claims_privacy import TRUNCATED_AT
 from veilnet.paper.settings import Settings
-from veilnet.paper.statistics import Summary, summarize
-from veilnet.paper.tables import Table
+from veilnet.paper.tables import Summary, Table, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

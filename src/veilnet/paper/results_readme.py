@@ -10,8 +10,7 @@ from veilnet._core.words import number
 from veilnet.paper._claim import Claim, first_draws, shown
 from veilnet.paper._claims_privacy import TRUNCATED_AT
 from veilnet.paper.settings import Settings
-from veilnet.paper.statistics import Summary, summarize
-from veilnet.paper.tables import Table
+from veilnet.paper.tables import Summary, Table, summarize
 
 _TITLES = {
     "fig1": "Figure 1: most privacy at perfect utility, no prior",
@@ -49,16 +48,16 @@ def readme(settings: Settings, tables: Mapping[str, Table], claims: Sequence[Cla
 def _what_was_drawn(settings: Settings) -> Iterator[str]:
     long = min(settings.long_draws, settings.draws)
     yield (
-        f"As printed in section VII: N = {settings.readings}, N_i = N/S, L = {settings.parameters}, R = AA' with A, "
-        f"H, U and G uniform on ±0.5, G with {settings.private_rows} rows shared by all agents, P0 = AA' with A "
+        f"As printed in section VII: N = {settings.readings}, N_i = N/S, L = {settings.parameters}; R = AA' with A, "
+        f"H, U and G uniform on ±0.5; G with {settings.private_rows} rows shared by all agents, P0 = AA' with A "
         "uniform on ±10."
     )
     yield ""
     yield "Where the paper does not say, this was chosen:"
     yield ""
     yield (
-        "- one draw serves every S (its readings cut into more pieces) and every U (its first rows), so that "
-        "points of one curve differ by what they are about and not by chance;"
+        "- one draw serves every S (its readings cut into more pieces) and every U (its first rows); "
+        "points of one curve then differ by what they are about and not by chance;"
     )
     yield (
         f"- figures 3 and 4: U = {settings.tradeoff_public_rows}, with prior (without one the start of Algorithm 3 "
@@ -75,8 +74,8 @@ def _what_was_drawn(settings: Settings) -> Iterator[str]:
     )
     yield (
         f"- the joint solver runs from {settings.starts} of its own starts (every agent sends only its share) in "
-        "figure 4, and in figure 3 also from Algorithm 3's answer and from the next point of the curve: fewer than "
-        "`veilnet design` takes, so its losses here are upper bounds;"
+        "figure 4; in figure 3 also from Algorithm 3's answer and from the next point of the curve; these are fewer "
+        "starts than `veilnet design` takes, so its losses here are upper bounds;"
     )
     yield (
         "- bands are 95 % bootstrap intervals; where the mean lies outside the middle half of the draws a few of "
@@ -152,9 +151,4 @@ def _cell(summary: Summary) -> str:
     return f"{shown(summary.mean)}{star} ({shown(low)} to {shown(high)}), {shown(summary.median)}"
 
 
-_TABLES = {
-    "fig1": _privacy_table,
-    "fig2": _privacy_table,
-    "fig3": _tradeoff_table,
-    "fig4": _iteration_table,
-}
+_TABLES = {"fig1": _privacy_table, "fig2": _privacy_table, "fig3": _tradeoff_table, "fig4": _iteration_table}

@@ -115,7 +115,7 @@ def _measure_all(
 def _deaf_to_interrupts() -> Iterator[None]:
     """Processes started within ignore Ctrl-C: a terminal sends it to them too, and each would print a traceback.
 
-    Whoever started them hears it and ends them.
+    The process that started them hears it and ends them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

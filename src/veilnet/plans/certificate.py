@@ -6,7 +6,7 @@ bound on the privacy, so a claim above the truth is never confirmed, however lar
 spectra (privacy, with hindsight) and by the error of a given filter (utility, now): no Riccati
 equation of the messages is solved. Around a gap it is a bound from below, the error of somebody who knows the state
 some rows before and after it. Where agents are very many, utility is that of the centre that adds up what is sent
-(:mod:`veilnet.recheck.stream_sum`).
+(:mod:`veilnet.recheck.stream`).
 """
 
 from __future__ import annotations
@@ -113,9 +113,7 @@ def certify(
     else:
         rounding = _ROUNDING * max(1.0, network.conditioning)
         loss = model.growth(network.U, -promise.utility)
-    findings = [
-        Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
-    ]
+    findings = [Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss))]
     for name, most in promise.seen.items():
         secret = network.secrets[name]
         seen = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))

@@ -20,11 +20,13 @@ from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED
 from veilnet.plans.certificate import CHANGE_OF, DITHERED, LOSS_ALLOWED, NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
+from veilnet.sums.collusion import left_by_turns
 from veilnet.sums.handing_out import members_of
 
 # Methods that are not simply the best plan found: they are named to who asked for them.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9  # of a floor: floors lie a little below what is free
+_WIDE = 1.0  # a larger gap is said as a factor
 _AROUND_GAPS = "around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
@@ -41,7 +43,9 @@ def plan_in_words(plan: Plan) -> str:
             "Without a prior these are errors of unbiased estimators: prior knowledge of x makes them smaller."
         )
     if plan.network.is_stream:
-        lines.append("Private errors are with hindsight, from all messages; public ones from those so far.")
+        lines.append(
+            "Private errors are with hindsight (smoothed, from all messages), public ones filtered (those so far)."
+        )
     if by_stacks(plan.network):
         lines.append(NOW_IS_NOT_COMPUTED)
     lines += _cost_of_gaps(plan.details)
@@ -75,18 +79,29 @@ def sums_in_words(plan: Plan) -> list[str]:
         lines.append(
             f"The centre sees only the sum of {join_names(list(group.agents))} ({name}): "
             f"{counted(first.sent, 'number')} a row of {first.summed.bits} bits each, opened when at least "
-            f"{group.threshold} of {len(group.agents)} are there. Masks or two centres hide what each member adds "
-            "(veilnet agent)."
+            f"{group.threshold} of {len(group.agents)} are there. "
+            + (
+                "Sums of a stream are simulated alone, which protects nothing: sanitize and fuse --summed."
+                if plan.network.is_stream
+                else "Masks hide what each member adds (veilnet agent)."
+            )
         )
     if not lines:
         return []
+    by_turns = left_by_turns(plan.network, plan.sanitizers, ROWS_OF_CONSTANT)
+    if by_turns:
+        grown = [f"{each} {times(1 + max(left, 0.0))}" for each, left in by_turns.items()]
+        lines.append(
+            f"If x stays, and another agent is missing in each of {ROWS_OF_CONSTANT} rows, standard errors against "
+            f"one raw row grow: {join_names(grown)}."
+        )
     for many, helps in ((1, "one agent helps"), (2, "two agents help")):
         if many < len(plan.members) and not (many > 1 and plan.network.is_stream):
-            told = [
+            with_helpers = [
                 f"{each} {times(1 + max(found.privacy, 0.0))} ({join_names(list(found.agents))})"
                 for each, found in plan.collusion(many).items()
             ]
-            lines.append(f"If {helps} the centre, standard errors grow at least: {join_names(told)}.")
+            lines.append(f"If {helps} the centre, standard errors grow at least: {join_names(with_helpers)}.")
     return lines
 
 
@@ -103,8 +118,8 @@ def rounding_in_words(plan: Plan) -> list[str]:
     hides = "; linear attackers see rounding as noise: " + join_names(more) if more else ""
     return [
         f"A row takes {number(rounding.bits_a_row)} bits after entropy coding, numbers rounded to coarse grids: that "
-        f"lets the public error variance grow by another {number(100 * rounding.cost)} %{hides}. What is promised "
-        "does not count on it."
+        f"lets the public standard error grow by another {percent((1 + rounding.cost) ** 0.5 - 1)}{hides}. What is "
+        "promised does not count on it."
     ]
 
 
@@ -112,8 +127,8 @@ def _less_than_free(plan: Plan) -> list[str]:
     """What a number below what is free gave away, and how to keep it."""
     free = {name: float(value) for name, value in plan.details.get("ceiling", {}).items()}
     return [
-        f"{name}: {times(1 + plan.targets[name])} was asked, and {times(1 + value)} would be free; leave it out of "
-        "privacy= to keep that, which can cost more."
+        f"{name}: {times(1 + plan.targets[name])} was asked, and {times(1 + value)} would be free; name it "
+        "no more to keep that, which can cost more."
         for name, value in free.items()
         if plan.method == "joint" and plan.targets.get(name) and plan.privacy[name] < value * (1 - _SHOWN)
     ]
@@ -156,17 +171,14 @@ def _cost(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     if len(public) == 1 or len(units) == 1:
         return f"the standard error of {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"
     worst = max(public, key=lambda name: errors[name].variances)
-    return (
-        f"the standard error of {worst}, which loses most, grows {times(errors[worst].variances)} (all public "
-        f"variances added up, which utility_loss= limits: {percent(-plan.utility)})"
-    )
+    return f"the standard error of {worst}, which loses most, grows {times(errors[worst].variances)}"
 
 
 def _rows_and_memory(plan: Plan) -> str:
     if not plan.network.is_stream:
         return ""
     total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
-    return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
+    return f" per row, with memories of {total} in all ({most} at most at one agent)"
 
 
 def _seen(plan: Plan, name: str) -> str:
@@ -200,12 +212,14 @@ def promise_in_words(
     constant: Mapping[str, float] | None = None,
     with_gaps: Mapping[str, float] | None = None,
     changes: Mapping[str, str] | None = None,
+    helped: Mapping[str, float] | None = None,
 ) -> list[str]:
     """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter.
 
     constant:  of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
     with_gaps: of a stream, the privacy around missed rows and at a start; empty where it was not computed.
     changes:   how surely the change of each secret is seen, in words: of these no growth is given.
+    helped:    of a plan of sums, the privacy that is left if the worst one agent helps the centre.
     """
     one = "" if constant is None else "in one row "
     lost = "nothing is lost on" if -utility < NOTHING else f"the standard error grows {times(1 - utility)} on"
@@ -219,13 +233,14 @@ def promise_in_words(
         elif gained < NOTHING:
             lines.append(f"{name} is NOT protected: it can be estimated as well as from raw readings")
         else:
-            lines.append(
-                f"{one}the standard error of {name} grows {times(1 + gained)}, for anybody who knows the plan and "
-                "sees all messages"
-            )
+            lines.append(f"{one}the standard error of {name} grows {times(1 + gained)}")
+            if helped is not None and name in helped:
+                left = times(1 + max(helped[name], 0.0))
+                lines[-1] += f"; it grows {left} if the worst one agent helps the centre"
             if constant is not None and name in constant:  # a statement is its author's, and may leave it out
                 lines[-1] += (
-                    f"; {ROWS_OF_CONSTANT} rows of a constant x leave {100 * constant[name]:.0f} % of that error"
+                    f" ({ROWS_OF_CONSTANT} rows of a constant x leave {100 * constant[name]:.0f} % of that error"
+                    + (" while no agent is missing)" if helped is not None else ")")
                 )
         if with_gaps is not None and np.isfinite(with_gaps.get(name, np.inf)):
             lines[-1] += f"; {_AROUND_GAPS} at least {times(1 + with_gaps[name])}"
@@ -253,15 +268,24 @@ def quality(plan: Plan) -> str:
         return f"No other noise within the power hides more than {share} better in total, which is certified."
     kept = floors_in_proof(plan.proof, plan.targets, plan.floors)
     if plan.targets:
-        least = 0.0 if plan.proof is None else 100 * plan.proof.loss
+        least = 0.0 if plan.proof is None else float(np.sqrt(1 + plan.proof.loss)) - 1
+        mine = float(np.sqrt(1 - plan.utility)) - 1
         return (
-            f"Its loss is at most {share} above the least possible among linear mechanisms, which is proved: no "
-            f"linear design{that_keeps(kept)} loses less than {least:.4g} %."
+            f"Best possible {_within(mine / least - 1 if least > 0 else plan.gap)}: with any linear "
+            f"design{that_keeps(kept)} the public standard error grows by {percent(least)} or more, here by "
+            f"{percent(mine)}."
         )
     return (
-        f"Among linear mechanisms no design within the loss{that_keeps(kept)} hides everything more than {share} "
-        "better, which is proved."
+        f"Best possible {_within(plan.gap)}: no linear design within the loss{that_keeps(kept)} hides everything "
+        "better by more than that."
     )
+
+
+def _within(gap: float) -> str:
+    """How near the best possible a plan is proved to be."""
+    if gap > _WIDE:
+        return f"proved only to within a factor {1 + gap:.2g}"
+    return f"to within {percent(gap)} (proved)"
 
 
 def power_in_words(certificate: Certificate) -> list[str]:
@@ -285,7 +309,9 @@ def floors_in_proof(
     if proof is None:
         return ()
     if targets:
-        return tuple(name for name, asked in proof.privacy.items() if asked > targets.get(name, 0.0))
+        return tuple(
+            name for name, asked in proof.privacy.items() if name in floors and asked > targets.get(name, 0.0)
+        )
     return tuple(
         name for name, asked in proof.privacy.items() if asked <= floors.get(name, 0.0) * (1 + _ROUNDING)
     )

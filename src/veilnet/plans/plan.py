@@ -26,6 +26,7 @@ from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
+from veilnet.plans.every_direction import growth_asked
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.plans.rounding import Rounding, rounding_of
@@ -122,10 +123,19 @@ class Plan(Frozen):
         return {name: max(one.get(name, 0.0) for one in each) for name in self.privacy}
 
     def _gap_in_loss(self) -> float:
-        asked = self.privacy_asked
-        if self.proof is None or any(each > asked[name] for name, each in self.proof.privacy.items()):
+        if self.proof is None or any(
+            each > self._asked_of(name) for name, each in self.proof.privacy.items()
+        ):
             return np.inf
         return max(0.0, -self.utility / self.proof.loss - 1.0) if self.proof.loss > 0 else np.inf
+
+    def _asked_of(self, name: str) -> float:
+        """What is asked of a parameter, or of the combination of its rows that the proof is about."""
+        mixed = None if self.proof is None else self.proof.mixed.get(name)
+        if mixed is None:
+            return self.privacy_asked[name]
+        worst = self.worst_targets.get(name, 0.0)
+        return growth_asked(self.network, name, mixed, worst, self.seen.get(name))
 
     def _gap_in_privacy(self) -> float:
         allowed = self.most_loss
@@ -133,7 +143,7 @@ class Plan(Frozen):
             return np.inf
         if all(np.isinf(each) for each in self.privacy.values()):
             return 0.0
-        if self.proof is None or self.proof.loss < allowed:
+        if self.proof is None or self.proof.loss < allowed or self.proof.mixed:
             return np.inf
         if any(self.privacy[name] <= 0 for name in self.proof.privacy):
             return np.inf
@@ -340,12 +350,13 @@ def make_plan(
     *,
     details: Mapping[str, Any] | None = None,
     known: Outlook | None = None,
-    gap_privacy: float = GAP_PRIVACY,
+    gap_privacy: float | None = GAP_PRIVACY,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
     ``asked`` is what it was made for, ``known`` what is known from these very sanitizers, where that was computed
-    already, ``gap_privacy`` the part of an error without gaps that has to be left around one.
+    already, ``gap_privacy`` the part of an error without gaps that has to be left around one, None where
+    that is not computed.
     """
     refuse_narrow_limits(network)
     network = counting_dither(network, sanitizers)
@@ -358,7 +369,7 @@ def make_plan(
         noted["rounding_allowed"] = asked.rounding
     if asked.given_up and method == "joint":
         noted["given_up"] = sorted(asked.given_up)
-    if isinstance(known, StreamKnowledge) and not by_stacks(network):
+    if isinstance(known, StreamKnowledge) and not by_stacks(network) and gap_privacy is not None:
         masked = promise_with_gaps(network, gridded, known, read_gap_privacy(gap_privacy))
         gridded, with_gaps = mechanisms(network, masked.sanitizers), dict(masked.privacy)
         noted |= {"start_size": masked.size, "public_after_missed_row": list(masked.public)}

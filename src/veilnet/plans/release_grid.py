@@ -38,11 +38,7 @@ _COARSER = 4.0
 
 
 def with_release_grid(
-    network: Network,
-    sanitizers: Sanitizers,
-    *,
-    known: Outlook | None = None,
-    rounding: float | None = None,
+    network: Network, sanitizers: Sanitizers, *, known: Outlook | None = None, rounding: float | None = None
 ) -> Mechanisms:
     """What agents send, with the grid that the numbers of each agent are rounded to.
 

@@ -1,15 +1,15 @@
 """The least errors around a memory that begins anew, once more, and never too large.
 
-Whoever knew the whole state s (x, the noise that carries over, memories, readings) T rows before the moment and T
+One who knew the whole state s (x, the noise that carries over, memories, readings) T rows before the moment and T
 rows after it could leave out all rows beyond. So the error of somebody who knows both is a bound from below, whatever
 T is; it grows with T up to the error itself. Rows that are T/4 to T/2 away have to be as if nothing had begun anew:
 those still farther away are then too. One pass over T rows from a known s_0 has all of it. With P_k the error of s_k
 given s_0 and rows up to k, S_k the covariance of what row k tells anew, and step_k what an error becomes in row k:
 
     Φ_k = step_k ... step_1                        how an error of s_0 comes through
-    Y'Y = Σ (O M Φ_{k-1})' S_k^-1 (O M Φ_{k-1}) + Φ_T' P_T^+ Φ_T     what T rows and s_T tell of s_0
+    Y'Y = Σ (O M Φ_{k-1})' S_k^-1 (O M Φ_{k-1}) + Φ_T' P_T^+ Φ_T     the information of T rows and s_T about s_0
     q_k = step_T ... step_{k+1} P_k a'             what s_T has of the error of a s_k
-    e_k = a P_k a' - what rows after k tell of it  the error of a s_k, given s_0 and the T rows
+    e_k = a P_k a' - what rows after k add to it   the error of a s_k, given s_0 and the T rows
 
 and b_k, how a s_k, estimated from them and s_T, moves with s_0. Where memories begin anew, s becomes K s + d, K
 without them, d ~ N(0, D), with the error P' = K P_T K' + D. Rows k before that moment have the error
@@ -29,9 +29,8 @@ from veilnet.recheck.stream_witness import corrected, gain_of, whitening_rows
 
 _FIRST, _LONGEST = 16, 16384  # rows; what keeps 0.999 of itself a row is forgotten after some 10,000
 _SETTLED = 1e-8  # of an error: what twice as many rows may add to it
-_RETURNED = (
-    1e-6  # of an error: what a moment T/4 rows away may take from it; what is shown is lowered by as much
-)
+# of an error: what a moment T/4 rows away may take from it; what is shown is lowered by as much
+_RETURNED = 1e-6
 
 
 def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: Array) -> Array:

@@ -19,8 +19,6 @@ from veilnet.report.svg import label, line, picture, square
 from veilnet.review.filter_response import fading, unrolled
 from veilnet.review.inspection import Exposure, inspect
 
-__all__ = ["AgentPicture", "sending_of", "sending_picture", "sending_table"]
-
 MOST_READINGS = 12
 MOST_NUMBERS = 6
 _ROW, _COLUMN, _TOP = 26.0, 40.0, 44.0
@@ -102,22 +100,14 @@ def sending_picture(sending: AgentPicture) -> Html:
             for column in range(numbers)
             if abs(sending.weights[column, row]) >= _LEAST
         ]
-        marks.append(label(end + 8, y + 4.5, _recovered(exposure), class_="small"))
+        marks.append(label(end + 8, y + 4.5, exposure.recoverable, class_="small"))
     return picture(_title(sending), width, _TOP + _ROW * readings + 6, marks, key=sending.agent)
-
-
-def _recovered(exposure: Exposure) -> str:
-    if exposure.kind == "exactly":
-        return "exactly"
-    if exposure.kind == "with noise":
-        return f"to ±{number(exposure.error or 0.0)}"
-    return "only in a mix" if exposure.kind == "mixed with others" else "nothing"
 
 
 def _title(sending: AgentPicture) -> str:
     kinds = ["with noise" if noise > 0 else "exactly" for noise in sending.noise]
     parts = [f"number {place + 1} {kind}" for place, kind in enumerate(kinds)]
-    recovered = [f"{shown(each.reading)}: {_recovered(each)}" for each in sending.exposures]
+    recovered = [f"{shown(each.reading)}: {each.recoverable}" for each in sending.exposures]
     sent = ", ".join(parts) or "nothing"
     return f"What {shown(sending.agent)} sends: {sent}. The centre gets of {'; '.join(recovered)}."
 
@@ -130,7 +120,7 @@ def sending_table(sending: AgentPicture) -> Html:
         "the centre gets of it",
     ]
     rows = [
-        [shown(exposure.reading), *map(number, sending.coefficients[:, place].tolist()), _recovered(exposure)]
+        [shown(exposure.reading), *map(number, sending.coefficients[:, place].tolist()), exposure.recoverable]
         for place, exposure in enumerate(sending.exposures)
     ]
     noise = [f"±{number(each)}" if each > 0 else "none" for each in sending.noise.tolist()]

@@ -1,4 +1,4 @@
-"""What each agent sends, what is noisy, what is withheld, and how much it tells of what."""
+"""What each agent sends, what is noisy, what is withheld, and how much it reveals about what."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from veilnet.report.agent_picture import (
     sending_table,
 )
 from veilnet.report.html import Cell, Html, details, element, join, paragraph, shown, table
-from veilnet.report.share_picture import BEFOREHAND, share_picture, share_table
-from veilnet.report.svg import figure
+from veilnet.report.svg import figure, label, line, picture
 from veilnet.report.words import fold, sending_in_words
-
-__all__ = ["Contributions", "agents_section", "contributions_of"]
 
 MOST_AGENTS = 8  # shown with a picture
 MOST_FOLDED = 8  # with a picture, folded
@@ -33,7 +30,7 @@ _SILENCE_WORK = 4e8  # agents times states cubed, up to which each agent of a st
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """How much each agent tells of each parameter.
+    """How much each agent reveals about each parameter.
 
     parts:      parameter -> agent -> its part of what the centre knows (with that known beforehand), or, of a stream,
                 how many-fold the error is when it keeps silent. Empty where nobody tells anything of it.
@@ -51,13 +48,13 @@ class Contributions:
         return 1.0 if self.of_silence else 0.0
 
     def weight(self, agent: str) -> float:
-        """How much an agent matters: the most it tells of anything."""
+        """How much an agent matters: the most it reveals about anything."""
         least = self.least
         return max((abs(parts.get(agent, least) - least) for parts in self.parts.values()), default=0.0)
 
 
 def contributions_of(plan: Plan) -> Contributions:
-    """Parts of what is known, of rows; what silence would do, of streams (none where that would take too long)."""
+    """Parts of what is known, for rows; what silence would do, for streams (none where that would take too long)."""
     network = plan.network
     private = frozenset(network.private)
     if network.is_stream:
@@ -154,7 +151,7 @@ def _who_tells(found: Contributions, order: list[str]) -> Html | None:
         if found.of_silence
         else "From whom the centre has what it knows of each parameter after all messages. The parts always add up "
         "to 100 %, also where all of it together is next to nothing: how much the centre knows of a private "
-        "parameter is told by its error above, and here only from whom."
+        "parameter is its error above; here, only from whom."
     )
     return join(
         [
@@ -229,12 +226,65 @@ def _all_agents(plan: Plan, found: Contributions) -> Html:
         sent, noisy = sanitizer.normal
         kept = sanitizer.order if plan.network.is_stream else sanitizer.readings - len(sent)
         cells = [str(sanitizer.readings), str(int(np.sum(~noisy))), str(int(np.sum(noisy))), str(kept)]
-        told = [found.parts[name].get(agent) for name in chosen]
+        known = [found.parts[name].get(agent) for name in chosen]
         # "12 % larger" is less than "3.2x": words do not sort as what they say.
-        parts = [Cell("–", found.least) if each is None else Cell(shown_as(each), each) for each in told]
+        parts = [Cell("–", found.least) if each is None else Cell(shown_as(each), each) for each in known]
         rows.append([shown(agent), *cells, *parts])
     caption = f"All {len(rows)} agents"
     made = table(caption, columns, rows, numeric=range(1, len(columns)), class_="sortable agents")
     if len(rows) <= _ROWS_OPEN:
         return made
     return details(f"All {len(rows)} agents as a table", element("div", made, class_="long"))
+
+
+BEFOREHAND = "known beforehand"
+_WIDTH, _LEFT, _RIGHT, _ROW = 340.0, 128.0, 84.0, 24.0
+_CHARACTERS = 18
+
+
+def share_picture(parameter: str, parts: Mapping[str, float], *, of_silence: bool) -> Html:
+    """A bar for each agent: its part of what is known, or how far the error grows when it keeps silent.
+
+    parts: by agent, of one; or how many-fold the error is. What is known beforehand is hollow.
+    """
+    texts = {name: (fold if of_silence else percent)(part) for name, part in parts.items()}
+    beyond = {name: part - 1 if of_silence else part for name, part in parts.items()}
+    most = max([1e-3 if of_silence else 1e-9, *(abs(each) for each in beyond.values() if np.isfinite(each))])
+    lengths = {name: min(each, 1.1 * most) for name, each in beyond.items()}
+    longest = max([most, *lengths.values()])
+    title = f"{_caption(parameter, of_silence)}: " + _listed(texts)
+    return _bars(title, lengths, texts, most=longest, key=parameter)
+
+
+def share_table(parameter: str, parts: Mapping[str, float], *, of_silence: bool) -> Html:
+    """The same as a table."""
+    rows = [(shown(name), (fold if of_silence else percent)(part)) for name, part in parts.items()]
+    columns = ("if this agent kept silent", "error") if of_silence else ("from", "part")
+    return table(_caption(parameter, of_silence), columns, rows, numeric=(1,))
+
+
+def _caption(parameter: str, of_silence: bool) -> str:
+    if of_silence:
+        return f"Error on {shown(parameter)} if one agent kept silent"
+    return f"Where knowledge of {shown(parameter)} comes from"
+
+
+def _bars(
+    title: str, lengths: Mapping[str, float], texts: Mapping[str, str], *, most: float, key: str
+) -> Html:
+    reach = _WIDTH - _LEFT - _RIGHT
+    marks = []
+    for place, (name, length) in enumerate(lengths.items()):
+        y = _ROW * (place + 0.5) + 2
+        end = _LEFT + reach * min(abs(length) / most, 1.0)
+        kind = "minus" if name == BEFOREHAND or length < 0 else "plus"
+        marks.append(label(_LEFT - 8, y + 4.5, shown(name, most=_CHARACTERS), anchor="end"))
+        if end - _LEFT > 0.5:
+            marks.append(element("rect", x=_LEFT + 1, y=y - 6, width=end - _LEFT, height=12, class_=kind))
+        marks.append(label(end + 8, y + 4.5, texts[name]))
+    height = _ROW * len(lengths) + 4
+    return picture(title, _WIDTH, height, [line(_LEFT, 0, _LEFT, height, "axis"), *marks], key=key)
+
+
+def _listed(texts: Mapping[str, str]) -> str:
+    return ", ".join(f"{shown(name)} {text}" for name, text in texts.items()) + "."

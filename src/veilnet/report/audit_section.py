@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from veilnet.auditing.report import AuditReport, Row, outcome
+from veilnet.report.audit_picture import attack_figure, attacks_on
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import names_of
 
-__all__ = ["audit_headline", "audit_section", "report_of_file"]
-
 _MOST_ROWS = 120  # of a section, the worst first
 _MOST_WORRIES = 60
+_MOST_PICTURES = 4
+_NAMED = 3  # findings that a headline quotes
 _LONGEST = 1200  # characters of a sentence
 _MARKS = {
     "ok": "✓ holds", "fail": "✗ BROKEN", "warn": "! look at it", "cannot tell": "? cannot tell",
@@ -42,6 +43,41 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
     return "good", f"✓ Audit: {words}"
 
 
+def broken_promises(audit: AuditReport | Mapping[str, Any] | None) -> dict[str, Row]:
+    """Private parameter, or what was looked at -> the finding against it that is furthest from its promise."""
+    found: dict[str, Row] = {}
+    for row in () if audit is None else report_of_file(audit).failed:
+        name = str(row.figures.get("parameter", row.what))
+        if name not in found or _part_left(row) < _part_left(found[name]):
+            found[name] = row
+    return dict(sorted(found.items(), key=lambda each: _part_left(each[1])))
+
+
+def found_in_words(row: Row) -> str:
+    """A finding against a plan: ``ridge on appliances: ±71 Wh, where ±109 Wh was promised``."""
+    cells = row.cells
+    found = next((cells[each] for each in ("sent", "simulated", "found") if cells.get(each)), "")
+    promised = cells.get("promised", "")
+    if not found or not promised:
+        return shown(row.what)
+    return f"{shown(row.what)}: {shown(found)}, where {shown(promised)} was promised"
+
+
+def broken_headline(broken: Mapping[str, Row]) -> str:
+    """What was measured in place of what was promised."""
+    found = [found_in_words(row) for row in list(broken.values())[:_NAMED]]
+    more = len(broken) - len(found)
+    return f"This plan is BROKEN: {'; '.join(found)}{f'; and {more} more' if more else ''}."
+
+
+def _part_left(row: Row) -> float:
+    """How far what was found is from what was promised, either way, as a part; 1 where no figures are compared."""
+    promised, found = row.promised, row.found
+    if isinstance(promised, int | float) and isinstance(found, int | float) and min(promised, found) > 0:
+        return float(min(promised, found) / max(promised, found))
+    return 1.0
+
+
 def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
     """What was found, worst first; what holds is folded, section by section."""
     if audit is None:
@@ -63,10 +99,14 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
         [
             paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
             paragraph(str(conclusion)[: 3 * _LONGEST]) if conclusion else None,
-            # A file that does not name its plan may be about another one: whoever reads must know.
+            # A file that does not name its plan may be about another one: the reader must know.
             paragraph("The file of these findings does not say which plan it is about.", class_="alarm")
             if report is not audit and not report.plan
             else None,
+            *(
+                attack_figure(name, rows)
+                for name, rows in list(attacks_on(report.rows).items())[:_MOST_PICTURES]
+            ),
             element("ul", *listed) if listed else None,
             _summary(report),
             details(
@@ -79,13 +119,13 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
 
 
 def _worries(report: AuditReport) -> list[tuple[str, str]]:
-    """(mark, words) of what is bad, then of what wants a look, then of what cannot be told, by the reason why not."""
+    """(mark, words) of what is bad, then of what wants a look, then of what is undecided, by the reason why not."""
     looked_at = [row for row in report.rows if row.verdict == "warn"]
-    told = [(_mark(row), row.sentence[:_LONGEST]) for row in [*report.failed, *looked_at]]
+    bad = [(_mark(row), row.sentence[:_LONGEST]) for row in [*report.failed, *looked_at]]
     reasons: dict[str, list[str]] = {}
     for row in report.unclear:
         reasons.setdefault(row.why[:_LONGEST], []).append(row.what)
-    return told + [(_MARKS["cannot tell"], f"{names_of(whats)}. {why}") for why, whats in reasons.items()]
+    return bad + [(_MARKS["cannot tell"], f"{names_of(whats)}. {why}") for why, whats in reasons.items()]
 
 
 def _summary(report: AuditReport) -> Html:

@@ -15,12 +15,12 @@ from veilnet._core.words import NOTHING
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
-from veilnet.designs.frontiers import Frontier, frontier, through
+from veilnet.designs.frontiers import Frontier, frontier, sketched, through
 from veilnet.designs.secrets import Auc
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.plan import Plan
 from veilnet.report.agents_section import agents_section
-from veilnet.report.audit_section import audit_headline, audit_section
+from veilnet.report.audit_section import audit_headline, audit_section, broken_headline, broken_promises
 from veilnet.report.certificate_section import certificate_section, symbols
 from veilnet.report.doubts_section import doubts_section, open_doubts
 from veilnet.report.frontier_section import frontier_section
@@ -46,9 +46,7 @@ from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["report_of", "traced_frontier", "traced_levels"]
-
-_POINTS = 8
+_POINTS, _STREAM_POINTS = 8, 5  # a point of a large stream costs three seconds
 _SECONDS = 60.0
 
 
@@ -69,8 +67,9 @@ def report_of(
     _check_arguments(plan, audit, curve)
     verdict = check(plan.network)
     errors = list(typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy).values())
+    broken = broken_promises(audit)
     sections = [
-        ("known", "What the centre can know", known_section(plan, errors)),
+        ("known", "What the centre can know", known_section(plan, errors, broken)),
         ("verdict", "Can privacy be free here?", verdict_section(verdict)),
         ("frontier", "What more privacy would cost", frontier_section(plan, curve)),
         ("agents", "What each agent sends", agents_section(plan)),
@@ -84,7 +83,10 @@ def report_of(
         ("doubts", "How far to trust the model", doubts_section(plan)),
         ("certificate", "The certificate", join([certificate_section(plan), symbols(plan, verdict)])),
     ]
-    return _assembled(headline(plan, errors), _lead(plan, verdict), _facts_of(plan, audit), sections)
+    title, lead = headline(plan, errors), _lead(plan, verdict)
+    if broken:
+        title, lead = broken_headline(broken), f"What it promised: {title} {lead}"
+    return _assembled(title, lead, _facts_of(plan, audit), sections)
 
 
 def _report_of_symbols(plan: SymbolPlan, audit: object) -> Report:
@@ -150,10 +152,7 @@ def _assembled(
 
 
 def traced_frontier(
-    plan: Plan,
-    *,
-    seconds: float = _SECONDS,
-    progress: Progress | None = None,
+    plan: Plan, *, seconds: float = _SECONDS, progress: Progress | None = None
 ) -> Frontier | None:
     """The frontier of a plan's network through the plan, as far as it can be traced in so many seconds, if at all."""
     if by_stacks(plan.network):  # no trade-offs are searched for on streams of so many agents
@@ -162,10 +161,11 @@ def traced_frontier(
     levels = traced_levels(plan, check(plan.network))
 
     def going(what: str, part: float) -> bool:
-        told = True if progress is None else progress(what, part)
-        return told is not False and time.monotonic() < until
+        goes_on = True if progress is None else progress(what, part)
+        return goes_on is not False and time.monotonic() < until
 
-    curve = through(frontier(plan.network, levels, progress=going), plan)
+    traced = frontier if plan.network.secrets else sketched
+    curve = through(traced(plan.network, levels, progress=going), plan)
     return curve if curve.rows else None
 
 
@@ -185,9 +185,10 @@ def traced_levels(plan: Plan, verdict: Verdict) -> list[Any]:
     high = 0.98 * limit if np.isfinite(limit) else 30.0 * (1 + max(ceiling, min(plan.privacy.values())))
     low = min(ceiling, high)
     # Closer together towards the end, where the curve is steepest.
-    parts = 1 - (1 - np.linspace(0, 1, _POINTS)[1:]) ** 2
+    points = _STREAM_POINTS if plan.network.is_stream else _POINTS
+    parts = 1 - (1 - np.linspace(0, 1, points)[1:]) ** 2
     traded = np.expm1(np.log1p(low) + parts * (np.log1p(high) - np.log1p(low)))
-    return sorted({0.0, low, *(float(each) for each in traded)})
+    return sorted({low, *(float(each) for each in traded)})
 
 
 def _check_arguments(plan: object, audit: object, curve: object) -> None:

@@ -15,11 +15,9 @@ from veilnet.report.audit_section import audit_section
 from veilnet.report.html import Html, element, join, paragraph, shown, table
 from veilnet.report.known_section import error_cards, gaps_note
 from veilnet.report.page import fragment
-from veilnet.report.verdict_section import verdict_headline, verdict_table
+from veilnet.report.verdict_section import verdict_table
 from veilnet.report.words import headline, names_of
 from veilnet.verdict.verdict import Verdict
-
-__all__ = ["audit_card", "estimate_card", "network_card", "plan_card", "verdict_card"]
 
 _MOST_ROWS = 10
 _MOST_COLUMNS = 8
@@ -59,7 +57,7 @@ def _error(value: float, error: TypicalError) -> str:
 
 def verdict_card(verdict: Verdict) -> Html:
     """The verdict, and what is free for each private parameter."""
-    return _card(verdict_headline(verdict), verdict_table(verdict))
+    return _card(verdict.headline, verdict_table(verdict))
 
 
 def plan_card(plan: Plan) -> Html:

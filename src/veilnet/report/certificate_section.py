@@ -11,8 +11,6 @@ from veilnet.report.html import Html, details, element, join, paragraph, shown, 
 from veilnet.report.words import names_of
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["certificate_section", "symbols"]
-
 _PROMISES = "Promises, and what was found: a variance is the square of an error"
 _MEASURES = (
     "Promises in the paper's measures: a utility of 0 is perfect; a privacy of p makes an error variance 1 + p times "

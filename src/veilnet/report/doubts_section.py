@@ -7,8 +7,6 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, element, join, paragraph, readable
 
-__all__ = ["doubts_section", "open_doubts"]
-
 _MOST = 60
 _LONGEST = LONGEST_WORDS + 100  # the longest doubt, and what stands before it
 

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.words import side_by_side
+from veilnet._core.words import plus_minus, side_by_side
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.report.html import Html, element, shown
-from veilnet.report.svg import diamond, label, line, picture, width_of
-
-__all__ = ["error_picture", "in_words", "stems_picture", "three_errors"]
+from veilnet.report.svg import label, line, mark, picture, width_of
 
 _WIDTH = 340.0
 _ROW = 28.0
 _LEFT = 120.0
 _LEAST_REACH = 70.0
 _UNIT = 14  # characters of a unit that are shown beside a bar
-_MARK = 6.0
-_KINDS = {"raw readings": "raw", "merely guessing": "guess"}
+_KINDS = {"raw readings": "raw", "promised": "raw", "merely guessing": "guess"}
 
 
 def three_errors(error: TypicalError) -> dict[str, float]:
@@ -40,15 +37,19 @@ def in_words(error: TypicalError, *, unit: str | None = None) -> dict[str, str]:
     return found
 
 
-def error_picture(error: TypicalError) -> Html:
-    """The three errors on one parameter."""
-    words = in_words(error, unit=shown(error.unit, most=_UNIT))
+def error_picture(error: TypicalError, *, measured: float | None = None) -> Html:
+    """The three errors on one parameter; where an attack measured another than was promised, that too."""
+    unit = shown(error.unit, most=_UNIT)
+    words, values = in_words(error, unit=unit), three_errors(error)
+    if measured is not None:
+        words |= {"promised": words["what is sent"], "found": plus_minus(measured, unit)}
+        values |= {"promised": values["what is sent"], "found": measured}
+        order = ("raw readings", "promised", "found", "merely guessing")
+        words, values = {each: words[each] for each in order}, {each: values[each] for each in order}
     title = f"Error on {shown(error.name)}: " + ", ".join(
-        f"{text} from {name}" for name, text in words.items()
+        f"{text} {'' if name in ('promised', 'found') else 'from '}{name}" for name, text in words.items()
     )
-    return stems_picture(
-        title.replace("from merely", "when merely"), three_errors(error), words, key=error.private
-    )
+    return stems_picture(title.replace("from merely", "when merely"), values, words, key=error.private)
 
 
 def stems_picture(
@@ -67,22 +68,13 @@ def stems_picture(
         marks += [label(_LEFT - 8, y + 4.5, name, anchor="end", class_="strong" if kind == "sent" else None)]
         marks += [
             line(_LEFT, y, end, y, f"stem {kind}"),
-            _mark(kind, end, y, bounded=bool(np.isfinite(value))),
+            mark(kind, end, y) if np.isfinite(value) else _without_end(kind, end, y),
         ]
         marks += [label(end + 12, y + 4.5, words[name], class_="strong" if kind == "sent" else None)]
     return picture(title, _WIDTH, len(values) * _ROW + 6, marks, key=key)
 
 
-def _mark(kind: str, x: float, y: float, *, bounded: bool) -> Html:
-    """A shape of its own for each: colours never carry the meaning alone."""
-    if not bounded:
-        return element(
-            "path",
-            d=f"M{x - 8:.1f} {y - 5:.1f}L{x:.1f} {y:.1f}L{x - 8:.1f} {y + 5:.1f}",
-            class_=f"stem {kind}",
-        )
-    if kind == "raw":
-        return element("circle", cx=x, cy=y, r=_MARK - 1, class_="mark raw")
-    if kind == "sent":
-        return diamond(x, y, _MARK)
-    return element("rect", x=x - 2, y=y - _MARK, width=4, height=2 * _MARK, class_="mark guess")
+def _without_end(kind: str, x: float, y: float) -> Html:
+    """The arrow of an error that nothing bounds."""
+    corners = f"M{x - 8:.1f} {y - 5:.1f}L{x:.1f} {y:.1f}L{x - 8:.1f} {y + 5:.1f}"
+    return element("path", d=corners, class_=f"stem {kind}")

@@ -18,8 +18,6 @@ from veilnet.report.html import Html, element, table
 from veilnet.report.svg import diamond, label, line, nice_ticks, path, picture, width_of
 from veilnet.report.words import fold
 
-__all__ = ["Place", "frontier_picture", "frontier_table", "place_of"]
-
 _WIDTH, _HEIGHT = 440.0, 310.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 22.0, 34.0, 56.0
 _ONE_SPOT = 3.0  # points: two plans this near are one in the picture
@@ -50,7 +48,7 @@ def on_axis(curve: Frontier, asked: float) -> float:
     return asked if curve.seen else float(np.sqrt(1 + asked))
 
 
-def told(curve: Frontier, private: float) -> str:
+def in_words(curve: Frontier, private: float) -> str:
     """A place on the private axis, in words."""
     return number(private) if curve.seen else fold(private)
 
@@ -107,17 +105,18 @@ class _SeenAxis:
         return sorted(nice_ticks(self.least, self.most), reverse=True)
 
 
-def frontier_picture(plan: Plan, curve: Frontier) -> Html:
-    """The least public error for each private one; this plan a diamond, the free plan a circle."""
-    points, mine = _points(curve), place_of(plan, curve)
+def frontier_picture(plan: Plan | None, curve: Frontier) -> Html:
+    """The least public error for each private one; this plan, if any, a diamond, the free plan a circle."""
+    points, mine = _points(curve), None if plan is None else place_of(plan, curve)
     free, limit = on_axis(curve, curve.ceiling), on_axis(curve, curve.limit)
-    private = [*(p.private for p in points), mine.private, free]
+    own = [] if mine is None else [mine]
+    private = [*(p.private for p in (*points, *own)), free]
     x: _Axis | _SeenAxis = (
         _SeenAxis(private, limit, _LEFT, _WIDTH - _RIGHT)
         if curve.seen
         else _Axis([*private, limit], _LEFT, _WIDTH - _RIGHT)
     )
-    y = _Axis([*(p.public for p in points), mine.public], _HEIGHT - _BOTTOM, _TOP)
+    y = _Axis([p.public for p in (*points, *own)], _HEIGHT - _BOTTOM, _TOP)
     marks = [*_free_region(x, free), *_grid(x, y, curve.measure)]
     if np.isfinite(limit):
         marks += [line(x(limit), _TOP, x(limit), _HEIGHT - _BOTTOM, "limit")]
@@ -130,8 +129,12 @@ def frontier_picture(plan: Plan, curve: Frontier) -> Html:
     ]
     marks.append(path([(x(p.private), y(p.public)) for p in way], "curve"))
     marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in paid]
-    spots = [(mine, "this plan", "sent")]
-    if np.isfinite(free) and np.hypot(x(mine.private) - x(free), y(mine.public) - y(1.0)) < _ONE_SPOT:
+    spots = [(each, "this plan", "sent") for each in own]
+    if (
+        mine
+        and np.isfinite(free)
+        and np.hypot(x(mine.private) - x(free), y(mine.public) - y(1.0)) < _ONE_SPOT
+    ):
         spots = [(mine, "this plan, the free one", "sent")]
     elif np.isfinite(free):
         spots.insert(0, (Place(free, 1.0), "free plan", "raw"))
@@ -193,27 +196,27 @@ def _spots(spots: list[tuple[Place, str, str]], x: _Axis | _SeenAxis, y: _Axis) 
     return marks
 
 
-def _title(mine: Place, free: float, limit: float, curve: Frontier) -> str:
+def _title(mine: Place | None, free: float, limit: float, curve: Frontier) -> str:
     free_words = (
         "Privacy is free without bound" if np.isinf(free) else f"Free up to private errors {fold(free)}"
     )
     if curve.seen:
         free_words = f"Free: {curve.measure} {number(free)}"
-    most = "" if np.isinf(limit) else f"; {told(curve, limit)} when nothing is sent"
+    most = "" if np.isinf(limit) else f"; {in_words(curve, limit)} when nothing is sent"
     against = curve.measure or "private error, both beside raw readings"
-    return (
-        f"Public error against {against}. {free_words}{most}. "
-        f"This plan: private {told(curve, mine.private)}, public {fold(mine.public)}."
-    )
+    words = f"Public error against {against}. {free_words}{most}."
+    if mine is None:
+        return words
+    return f"{words} This plan: private {in_words(curve, mine.private)}, public {fold(mine.public)}."
 
 
 def frontier_table(plan: Plan, curve: Frontier) -> Html:
     """The points of the picture, and the two plans."""
     mine = place_of(plan, curve)
-    rows = [(told(curve, p.private), fold(p.public), "on the frontier") for p in _points(curve)]
-    rows.append((told(curve, mine.private), fold(mine.public), "this plan"))
+    rows = [(in_words(curve, p.private), fold(p.public), "on the frontier") for p in _points(curve)]
+    rows.append((in_words(curve, mine.private), fold(mine.public), "this plan"))
     if np.isfinite(curve.ceiling):
-        rows.append((told(curve, on_axis(curve, curve.ceiling)), fold(1.0), "free plan"))
+        rows.append((in_words(curve, on_axis(curve, curve.ceiling)), fold(1.0), "free plan"))
     first = f"{curve.measure}, at most" if curve.seen else "error on every private parameter, at least"
     columns = (first, "error on public parameters", "")
     return table("How large errors are, compared with those from raw readings", columns, rows, numeric=(1,))

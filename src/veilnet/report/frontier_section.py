@@ -12,8 +12,6 @@ from veilnet.report.html import Html, paragraph
 from veilnet.report.svg import figure
 from veilnet.report.words import fold
 
-__all__ = ["frontier_section"]
-
 
 def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
     """The picture, and how to read it."""
@@ -37,13 +35,14 @@ def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
         )
     if several:
         caption += (
-            " The curve asks as much of every private parameter alike, so a plan that protects one more than another "
-            "lies left of what it does for that one, and may lie above the curve."
+            " The curve asks the same of every private parameter. A plan that protects one more than another may "
+            "lie above the curve."
         )
     if not curve.seen and curve.ceiling >= curve.limit * (1 - 1e-9):
         caption += " All the privacy there can be is free here."
     if np.isinf(curve.limit):
         caption += " Nothing is known beforehand, so an error can grow without bound; the curve is cut off."
+    caption += f" {curve.cliff}" if curve.cliff else ""
     if curve.interrupted:
         caption += f" The search was stopped for time: {len(curve.rows)} points were found by then."
     return figure(frontier_picture(plan, curve), caption, frontier_table(plan, curve), class_="wide")

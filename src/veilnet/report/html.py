@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Cell", "Html", "details", "element", "join", "paragraph", "readable", "shown", "table"]
-
 _VOID = frozenset({"br", "col", "meta", "link", "hr"})
 _LONGEST = 60  # characters of a name that are shown
 _TAIL = 12  # of them from its end, where long names differ most often

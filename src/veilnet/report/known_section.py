@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from veilnet._core.words import join_names, number
+from veilnet.auditing.report import Row
 from veilnet.bounds.detectability import Detectability, Detector
 from veilnet.bounds.typical_errors import TypicalError, beside_errors
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.plan import Plan
+from veilnet.report.audit_section import found_in_words
 from veilnet.report.error_picture import error_picture, in_words
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import fold, growth_of, names_of, what_it_means
-
-__all__ = ["error_cards", "error_table", "gaps_note", "known_section"]
 
 MOST_CARDS = 12
 _MEASURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
@@ -27,8 +28,10 @@ _MEASURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 _LESS = 0.9  # of the whole's variance: a part that is protected less than this is pointed out
 
 
-def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
-    """A card for each parameter, and all of them as one table."""
+def known_section(
+    plan: Plan, errors: Sequence[TypicalError], broken: Mapping[str, Row] = MappingProxyType({})
+) -> Html:
+    """A card for each parameter, and all of them as one table; ``broken`` are findings against promises, by name."""
     when = ""
     if plan.network.is_stream:
         when = (
@@ -38,14 +41,14 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
     return join(
         [
             paragraph(
-                "Each bar is the typical error (a standard deviation) of the best estimate anyone can make. A ",
+                "Each bar is the standard error (1σ) of the best estimate anyone can make. A ",
                 element("strong", "public"),
                 " error should stay as short as the one from raw readings. A ",
                 element("strong", "private"),
                 " error should become as long as that of a guess: there, larger is safer.",
                 when,
             ),
-            error_cards(errors, plan),
+            error_cards(errors, plan, broken),
             gaps_note(plan),
             details("All errors as a table", error_table(plan, errors)),
             _exposed(plan),
@@ -53,14 +56,17 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
     )
 
 
-def error_cards(errors: Sequence[TypicalError], plan: Plan) -> Html:
+def error_cards(
+    errors: Sequence[TypicalError], plan: Plan, broken: Mapping[str, Row] = MappingProxyType({})
+) -> Html:
     """One card for each parameter, the least protected private ones first where there are many."""
     private = sorted((each for each in errors if each.private), key=growth_of)
     public = sorted((each for each in errors if not each.private), key=lambda each: -growth_of(each))
     chosen = {
         each.name for each in [*public[: MOST_CARDS // 2], *private[: MOST_CARDS - min(len(public), 6)]]
     }
-    cards = [_card(each, plan) for each in errors if each.name in chosen]
+    chosen |= {each.name for each in errors if each.name in broken}
+    cards = [_card(each, plan, broken.get(each.name)) for each in errors if each.name in chosen]
     left = len(errors) - len(cards)
     folded = paragraph(
         f"{left} more parameters stand in the table below: those that changed most, or are least protected, are "
@@ -75,28 +81,37 @@ def gaps_note(plan: Plan) -> Html | None:
     """How large private errors of a stream are at least around a missed row and at a start."""
     if not plan.privacy_with_gaps:
         return paragraph(GAPS_ARE_NOT_COMPUTED, class_="gaps") if plan.network.is_stream else None
-    told = [
+    around_gaps = [
         f"{shown(name)} {fold(float(np.sqrt(1 + least)))}"
         for name, least in sorted(plan.privacy_with_gaps.items(), key=lambda each: each[1])[:MOST_CARDS]
         if name not in plan.detectability
     ]
-    if not told:
+    if not around_gaps:
         return None
     return paragraph(
-        f"Around a missed row and at a start, private errors are at least, against raw readings: {join_names(told)}.",
+        f"Around a missed row and at a start, private errors grow at least: {join_names(around_gaps)}.",
         class_="gaps",
     )
 
 
-def _card(error: TypicalError, plan: Plan) -> Html:
+def _card(error: TypicalError, plan: Plan, broken: Row | None) -> Html:
     seen = plan.detectability.get(error.name) if error.private else None
     kind = "private" if error.private else "public"
     role = f"{kind}: {'must stay hard to estimate' if error.private else 'may be known'}"
     if seen is not None:
         role = "private: its change must stay hard to see"
     heading = element("h3", shown(error.name), " ", element("span", f"({role})", class_="role"))
+    alarm = None if broken is None else paragraph(f"BROKEN: {found_in_words(broken)}.", class_="alarm")
     if seen is not None:  # of a secret the growth of an error misleads
-        return element("div", heading, *_seen(seen, error), class_="card private")
+        return element("div", heading, alarm, *_seen(seen, error), class_="card private")
+    if broken is not None:
+        return element(
+            "div",
+            heading,
+            alarm,
+            error_picture(error, measured=_measured(broken, plan)),
+            class_=f"card {kind}",
+        )
     meaning = what_it_means(error, plan.worst_direction.get(error.name, np.inf))
     return element(
         "div",
@@ -105,6 +120,13 @@ def _card(error: TypicalError, plan: Plan) -> Html:
         paragraph(meaning, class_="alarm" if "NOT protected" in meaning else "soft"),
         class_=f"card {kind}",
     )
+
+
+def _measured(broken: Row, plan: Plan) -> float | None:
+    """The typical error that an attack measured, where it measured errors."""
+    rows = len(plan.network.private.get(str(broken.figures.get("parameter")), ()))
+    errors = "guessing" in broken.figures and isinstance(broken.found, int | float)
+    return float(np.sqrt(float(broken.found or 0.0) / rows)) if errors and rows else None
 
 
 def _seen(seen: Detectability, error: TypicalError) -> list[Html]:

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from veilnet.report.html import Html, element, join
 
-__all__ = ["Report", "fragment", "stylesheet"]
-
 
 @dataclass(frozen=True)
 class Report:

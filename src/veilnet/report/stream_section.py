@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from veilnet.plans.plan import Plan
-from veilnet.report.html import Html, element, join, paragraph, shown
-from veilnet.report.stream_tracks import ROWS, Track, simulated_tracks
-from veilnet.report.svg import figure
-from veilnet.report.track_picture import track_picture, track_table
+import numpy as np
 
-__all__ = ["stream_section"]
+from veilnet._core.types import Array
+from veilnet._core.words import number
+from veilnet.plans.plan import Plan
+from veilnet.report.html import Html, element, join, paragraph, shown, table
+from veilnet.report.stream_tracks import ROWS, Track, simulated_tracks
+from veilnet.report.svg import Frame, figure, label, line, path, picture
 
 _MOST_PRIVATE, _MOST_PUBLIC = 4, 2
 
@@ -44,3 +45,75 @@ def _one(track: Track) -> Html:
         figure(track_picture(track), None, track_table(track)),
         class_=f"card {kind}",
     )
+
+
+_LEFT = 46.0
+_EVERY = 8  # rows of the table
+
+
+def track_picture(track: Track) -> Html:
+    """The truth thin, the estimate from raw readings dashed, that from what is sent thick."""
+    lines = (track.truth, track.from_raw, track.from_sent)
+    values = np.concatenate(lines)
+    values = values[np.isfinite(values)]
+    low, high = (float(np.min(values)), float(np.max(values))) if values.size else (0.0, 1.0)
+    margin = 0.05 * (high - low) or 1.0
+    frame = Frame((0, len(track.truth) - 1), (low - margin, high + margin), left=_LEFT, top=44)
+    marks = [*_legend(track.unit), *frame.levels()]
+    for row in range(0, len(track.truth), 24):
+        marks.append(label(frame.x(row), frame.height - 16, f"row {row + 1}", class_="small"))
+    for values_of, kind in zip(lines, ("truth", "from-raw", "from-sent"), strict=True):
+        marks += [
+            path([frame.at(row, float(values_of[row])) for row in run], kind) for run in _runs(values_of)
+        ]
+    return picture(_title(track), frame.width, frame.height, marks, key=track.private)
+
+
+def _legend(unit: str) -> list[Html]:
+    marks, x = [], _LEFT
+    for kind, words in (
+        ("truth", "truth"),
+        ("from-raw", "from raw readings"),
+        ("from-sent", "from what is sent"),
+    ):
+        marks += [line(x, 14, x + 26, 14, kind), label(x + 32, 18, words, class_="small")]
+        x += 44 + 6.1 * len(words)
+    return [*marks, label(4, 36, shown(unit), class_="small")] if unit else marks
+
+
+def _runs(values: Array) -> list[list[int]]:
+    """Rows one after the other that have a value: a gap is left open."""
+    runs: list[list[int]] = [[]]
+    for row, value in enumerate(values):
+        if np.isfinite(value):
+            runs[-1].append(row)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if len(run) > 1]
+
+
+def _errors(track: Track) -> tuple[float, float]:
+    return (
+        float(np.sqrt(np.mean((track.from_raw - track.truth) ** 2))),
+        float(np.sqrt(np.mean((track.from_sent - track.truth) ** 2))),
+    )
+
+
+def _title(track: Track) -> str:
+    raw, sent = _errors(track)
+    sent_error = f"{number(sent)} from what is sent" if np.isfinite(sent) else "no estimate from what is sent"
+    errs = f"the centre errs by {number(raw)} from raw readings, {sent_error}"
+    return f"Simulated rows of {shown(track.name)}: in them {errs}."
+
+
+def track_table(track: Track) -> Html:
+    """Every eighth row."""
+    rows = [
+        (
+            str(row + 1),
+            *(number(float(values[row])) for values in (track.truth, track.from_raw, track.from_sent)),
+        )
+        for row in range(0, len(track.truth), _EVERY)
+    ]
+    columns = ("row", "truth", "from raw readings", "from what is sent")
+    return table(f"Simulated {shown(track.name)}, every {_EVERY}th row", columns, rows, numeric=(1, 2, 3))

@@ -18,10 +18,8 @@ from veilnet.centre.streams.model import stream_model
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
-__all__ = ["ROWS", "Track", "simulated_tracks"]
-
 ROWS = 96
-_SETTLING = 120  # rows before and after: memories have settled, and later messages have told what they can
+_SETTLING = 120  # rows before and after: memories have settled, and later messages have added what they can
 _SEED = 20
 _MOST_STATES = 240  # of the centre's filter: a larger one takes too long for a picture
 

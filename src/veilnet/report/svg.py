@@ -10,20 +10,6 @@ import numpy as np
 
 from veilnet.report.html import Html, details, element, join
 
-__all__ = [
-    "Frame",
-    "diamond",
-    "figure",
-    "label",
-    "line",
-    "nice_ticks",
-    "path",
-    "picture",
-    "square",
-    "width_of",
-]
-
-
 _DOT = 2.0  # side of the smallest square: what is there at all is seen
 _LARGEST = 1.25  # times as large as drawn, at most: letters then are as large as those around the picture
 
@@ -86,6 +72,18 @@ def diamond(x: float, y: float, size: float) -> Html:
     """The mark of what is sent, in every picture."""
     corners = ((x - size, y), (x, y - size), (x + size, y), (x, y + size))
     return element("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in corners), class_="mark sent")
+
+
+def mark(kind: str, x: float, y: float, size: float = 6.0) -> Html:
+    """A shape of its own for what is ``sent``, ``raw``, ``guess`` or ``promised``: colours never carry it alone."""
+    if kind == "sent":
+        return diamond(x, y, size)
+    if kind == "raw":
+        return element("circle", cx=x, cy=y, r=size - 1, class_="mark raw")
+    if kind == "guess":
+        return element("rect", x=x - 2, y=y - size, width=4, height=2 * size, class_="mark guess")
+    corners = ((x - size, y - size), (x + size, y - size), (x, y + size))
+    return element("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in corners), class_="mark")
 
 
 def square(x: float, y: float, weight: float, largest: float) -> Html:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import three_digits
+from veilnet._core.words import at_most, three_digits
 from veilnet.report.html import Html, element, shown, table
 from veilnet.report.svg import Frame, diamond, figure, label, line, path, picture, square, width_of
-from veilnet.report.words import at_least, at_most
+from veilnet.report.words import at_least
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.plan import SymbolPlan
-
-__all__ = ["curve_figure", "symbols_picture"]
 
 _COLUMN, _ROW, _TOP = 30.0, 26.0, 40.0
 _LEFT = 40.0
@@ -117,7 +115,7 @@ def curve_figure(plan: SymbolPlan, points: Sequence[tuple[float, float]], captio
     columns = ("", words, f"{kind} of {public}")
     same = table("What else can be had", columns, rows, numeric=(1, 2))
     title = f"{kind} of {public} against what is promised of {private}: {len(points)} choices and this plan"
-    told = (
+    reading_it = (
         f"Further {private_side} is more private, further up more useful. The diamond is this plan. {caption}"
     )
-    return figure(picture(title, frame.width, frame.height, marks), told, same, class_="wide")
+    return figure(picture(title, frame.width, frame.height, marks), reading_it, same, class_="wide")

@@ -6,27 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from veilnet._core.words import counted, join_names, percent, three_digits
+from veilnet._core.words import at_most, counted, join_names, percent, three_digits
 from veilnet.report.error_picture import stems_picture
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.svg import Frame, figure, label, path, picture
 from veilnet.report.symbols_picture import curve_figure, symbols_picture
-from veilnet.report.words import at_least, at_most
+from veilnet.report.words import at_least
 from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.certificate import SymbolCertificate
 from veilnet.symbols.plan import SymbolPlan
-
-__all__ = [
-    "attacks_section",
-    "choice_section",
-    "promise_cards",
-    "rows_section",
-    "says_section",
-    "service_section",
-    "symbols_certificate",
-    "symbols_headline",
-    "symbols_lead",
-]
 
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200)  # of one person, seen together
 
@@ -74,12 +62,12 @@ def promise_cards(plan: SymbolPlan) -> Html:
         "merely guessing": _blind_score(plan),
     }
     measure = "accuracy" if plan.centre.classes else "R²"
-    told = f"Share of rows held out in which it is named right ({measure})."
+    meaning = f"Share of rows held out in which it is named right ({measure})."
     if not plan.centre.classes:
-        told = "R²: the part of its variance on rows held out that the estimate explains."
+        meaning = "R²: the part of its variance on rows held out that the estimate explains."
     elif plan.calibration is not None:
-        told += f" Stated chances are off by {three_digits(plan.calibration)} on average (calibration)."
-    cards = [_card(public, "public", "may be known", _stems(f"{measure} of {public}", scores), told)]
+        meaning += f" Stated chances are off by {three_digits(plan.calibration)} on average (calibration)."
+    cards = [_card(public, "public", "may be known", _stems(f"{measure} of {public}", scores), meaning)]
     for each in plan.certificate.values():
         cards.append(_card(shown(each.name), "private", *_private_parts(each)))
     return element("div", *cards, class_="grid")
@@ -148,7 +136,7 @@ def choice_section(plan: SymbolPlan) -> Html:
 def says_section(plan: SymbolPlan) -> Html:
     """For each agent its symbols in words, and a picture of what each one says of the public quantity."""
     sizes = [agent.symbols for agent in plan.agents.values()]
-    told = (
+    meaning = (
         f"{counted(len(sizes), 'agent')} send{'s' if len(sizes) == 1 else ''} one symbol of "
         f"{join_names(sorted({str(size) for size in sizes}, key=int))} in each row, and nothing of a reading that is "
         "missing or outside the range of the calibration."
@@ -160,7 +148,7 @@ def says_section(plan: SymbolPlan) -> Html:
         else "Each row is a symbol: a mark at the mean where it was sent, and a standard deviation to either side."
     )
     cards = [_says(plan, place, agent) for place, agent in enumerate(plan.agents.values())]
-    return join([paragraph(told), paragraph(legend, class_="soft"), element("div", *cards, class_="grid")])
+    return join([paragraph(meaning), paragraph(legend, class_="soft"), element("div", *cards, class_="grid")])
 
 
 def _says(plan: SymbolPlan, place: int, agent: SymbolAgent) -> Html:
@@ -191,7 +179,7 @@ def rows_section(plan: SymbolPlan) -> Html:
     curves = {
         name: each.over_rows(_ROWS) for name, each in plan.certificate.items() if each.guessed is not None
     }
-    told = paragraph(
+    meaning = paragraph(
         "The promise is about one row. Evidence adds up over rows of one person, and of several rows nothing is "
         "promised. The curve assumes that rows are drawn independently given the value, with even base rates, and an "
         "attacker who knows the counted law exactly."
@@ -216,16 +204,16 @@ def rows_section(plan: SymbolPlan) -> Html:
         if name in curves
     ) + "."  # fmt: skip
     return join(
-        [told, figure(picture(title, frame.width, frame.height, marks), caption, same, class_="wide")]
+        [meaning, figure(picture(title, frame.width, frame.height, marks), caption, same, class_="wide")]
     )
 
 
 def service_section(audit: Mapping[str, Any] | None) -> Html:
     """Whether the law in service is the counted one, as far as that is known."""
     words = (
-        "The promise holds while agents send by the law that was counted. The centre compares it as they send "
-        "('veilnet fuse' of a whole file, a live centre of every 500 messages), and says where it is another: the "
-        "promise is void then, until the plan is learned anew."
+        "The promise holds while agents send by the law that was counted. The centre compares it as they send: "
+        "'veilnet fuse' once a file, a live centre every 500 messages. Where it differs, the promise is void until "
+        "the plan is learned anew."
     )
     drift = None if audit is None else audit.get("drift")
     if drift is None:

@@ -9,8 +9,6 @@ from veilnet.report.html import Html, join, paragraph, shown, table
 from veilnet.report.words import fold
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["verdict_section", "verdict_table"]
-
 _MOST_ROWS = 40
 
 
@@ -18,7 +16,7 @@ def verdict_section(verdict: Verdict) -> Html:
     """The verdict in one sentence, and per private parameter what is free and what is possible at all."""
     return join(
         [
-            paragraph(verdict_headline(verdict)),
+            paragraph(verdict.headline),
             verdict_table(verdict),
             paragraph(
                 "Free is what costs the public parameters nothing; no plan makes an error larger than it is when "
@@ -27,11 +25,6 @@ def verdict_section(verdict: Verdict) -> Html:
             ),
         ]
     )
-
-
-def verdict_headline(verdict: Verdict) -> str:
-    """The first sentence of the verdict."""
-    return str(verdict).partition("\n")[0]
 
 
 def verdict_table(verdict: Verdict) -> Html:

@@ -13,8 +13,6 @@ from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
 from veilnet.report.html import shown
 
-__all__ = ["as_good_as_guessing", "fold", "headline", "names_of", "sending_in_words", "what_it_means"]
-
 _LIKE_GUESSING = 0.98  # of the error when guessing: no reader would tell the difference
 _NEARLY = 1.1  # an error so many-fold of the one from raw readings is nearly as good
 _NAMED = 3  # parameters of a kind that a headline names one by one
@@ -45,11 +43,6 @@ def grows(ratio: float, *, digits: int = 3) -> str:
 def _briefly(ratio: float) -> str:
     """What follows where ``grows`` was said before."""
     return grows(ratio) if ratio < 1 + NOTHING / 2 else grows(ratio, digits=2).removeprefix("grows ")
-
-
-def at_most(share: float) -> str:
-    """A share that is promised not to be exceeded: rounded up."""
-    return f"{math.ceil(1000 * share - 1e-9) / 1000:.3f}"
 
 
 def at_least(error: float) -> str:
@@ -92,18 +85,18 @@ def _public_part(plan: Plan, public: Sequence[TypicalError]) -> str:
     by_loss = sorted(public, key=growth_of, reverse=True)
     worst = growth_of(by_loss[0]) if by_loss else ratio
     if len(by_loss) < 2:
-        told = f"on {names} {grows(worst)}"
+        changes = f"on {names} {grows(worst)}"
     elif len(by_loss) > _NAMED:
-        told = f"on {shown(by_loss[0].name)}, which loses most, {grows(worst)}"
+        changes = f"on {shown(by_loss[0].name)}, which loses most, {grows(worst)}"
     else:
-        told = join_names(
+        changes = join_names(
             [f"on {shown(by_loss[0].name)} {grows(worst)}"]
             + [f"on {shown(each.name)} {_briefly(growth_of(each))}" for each in by_loss[1:]]
         )
     if worst < _NEARLY:
-        aside = f"its error {grows(worst)}" if len(by_loss) < 2 else f"its error {told}"
+        aside = f"its error {grows(worst)}" if len(by_loss) < 2 else f"its error {changes}"
         return f"The centre learns {names} nearly as well as before ({aside})"
-    return f"The centre's error {told}"
+    return f"The centre's error {changes}"
 
 
 def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
@@ -145,7 +138,7 @@ def _auc(seen: Detectability) -> str:
 
 
 def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:
-    """One parameter: what a change of its error means for whoever reads the number.
+    """One parameter: what a change of its error means for the reader of the number.
 
     most_exposed: the growth of the error variance of its most exposed combination (``plan.worst_direction``).
     """

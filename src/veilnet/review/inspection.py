@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.durations import duration_in_words
 from veilnet._core.types import Array, Booleans
-from veilnet._core.words import counted, join_names, number
+from veilnet._core.words import counted, in_columns, join_names, number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.readings import MOST_BEYOND, chance_in_words
 from veilnet.review.filter_response import fading, frequency_responses, recoverable, unrolled
@@ -48,14 +48,12 @@ class Exposure:
     kind: Kind
     error: float | None = None
 
-    def __str__(self) -> str:
-        if self.kind == "exactly":
-            return f"{self.reading}: SENT EXACTLY, the receiver gets the raw reading"
+    @property
+    def recoverable(self) -> str:
+        """What can be recovered of it, for a cell of a table."""
         if self.kind == "with noise":
-            return f"{self.reading}: sent with noise, can be recovered to ±{number(self.error or 0.0)} (a deviation)"
-        if self.kind == "withheld":
-            return f"{self.reading}: withheld, nothing that is sent depends on it"
-        return f"{self.reading}: sent only in combinations with others, cannot be recovered from them alone"
+            return f"to ±{number(self.error or 0.0)} (1σ)"
+        return {"exactly": "EXACTLY", "withheld": "nothing"}.get(self.kind, "combinations only")
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,14 @@ class Reach:
     beyond: float | None
     usual: tuple[float, float] | None
 
-    def __str__(self) -> str:
-        said = f"{self.reading}: from {number(self.lowest)} to {number(self.highest)}"
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Its limits, what it usually is, and how often it is beyond them."""
+        limits = f"{number(self.lowest)} to {number(self.highest)}"
         if self.beyond is None or self.usual is None:
-            return f"{said}; how often it is beyond is not known"
+            return limits, "not known", "not known"
         mean, deviation = map(number, self.usual)
-        return f"{said}; usually {mean} ± {deviation} by the model, beyond in {chance_in_words(self.beyond)}"
+        return limits, f"{mean} ± {deviation}", chance_in_words(self.beyond)
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Inspection:
     """What an agent would send: per reading, per number, and what should make one hesitate.
 
     alarms: raw readings can be recovered. notes: what holds only under conditions.
+    summed: into whose sum the numbers go, under masks; empty where they are sent as they are.
     """
 
     agent: str
@@ -93,6 +94,7 @@ class Inspection:
     numbers: tuple[str, ...]
     alarms: tuple[str, ...]
     notes: tuple[str, ...]
+    summed: str = ""
 
     @property
     def ok(self) -> bool:
@@ -101,18 +103,19 @@ class Inspection:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.agent or 'This agent'} sends {counted(len(self.numbers), 'number')} for "
-            f"{counted(len(self.exposures), 'reading')}:"
+            f"{self.agent or 'This agent'} {'adds' if self.summed else 'sends'} "
+            f"{counted(len(self.numbers), 'number')} for {counted(len(self.exposures), 'reading')}:"
         ]
         lines += [f"  {text}" for text in self.numbers]
-        lines += ["What they reveal of each reading:"]
-        lines += [f"  {exposure}" for exposure in self.exposures]
+        lines += [self.summed] if self.summed else []
+        heading = "could be, sent bare" if self.summed else "can be recovered"
+        headings, rows = ("reading", heading), [(e.reading, e.recoverable) for e in self.exposures]
         if self.reaches:
-            lines += [
-                "What they count as at least and at most; one beyond counts as that. Without stated limits it is "
-                "how far sums stay exact:"
-            ]
-            lines += [f"  {reach}" for reach in self.reaches]
+            beside = ("clipped beyond", "usually (model)", "is beyond in")
+            table = [(*row, *reach.cells) for row, reach in zip(rows, self.reaches, strict=True)]
+            lines += in_columns([(*headings, *beside), *table])
+        else:
+            lines += in_columns([headings, *rows])
         lines += [f"ALARM: {text}" for text in self.alarms]
         lines += [f"Note: {text}" for text in self.notes]
         return "\n".join(lines)
@@ -125,7 +128,7 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     exposures = _exposures(names, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
     of_row = sanitizer if sanitizer.memory is None else unrolled(sanitizer)
-    beside = "" if sanitizer.memory is None else " of this row, and what the memory keeps of earlier ones"
+    beside = "" if sanitizer.memory is None else " + memory of earlier rows"
     numbers = tuple(
         f"number {place + 1} = {_combination(row, names)}{beside}, "
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
@@ -134,15 +137,34 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     in_digits, perhaps = _packed(sanitizer, names)
     nearly, unsure = _nearly_raw(exposures, sanitizer)
     reaches = _reaches(sanitizer, names)
-    alarms = (*_raw(exposures, noisy), *nearly, *in_digits, *_too_often(reaches))
+    bare = (*_raw(exposures, noisy), *nearly, *in_digits)
+    summed = _sum_in_words(sanitizer)
+    alarms = (*([] if summed else bare), *_too_often(reaches))
     notes = (
+        *([f"masks alone hide it that {each}" for each in bare] if summed else []),
         *_on_step(sanitizer),
         *_on_memory(sanitizer, of_row, exposures),
         *perhaps,
         *unsure,
         *_on_resolution(sanitizer, noisy, exposures),
     )
-    return Inspection(sanitizer.agent, exposures, reaches, numbers, alarms, notes)
+    return Inspection(sanitizer.agent, exposures, reaches, numbers, alarms, notes, summed)
+
+
+def _sum_in_words(sanitizer: Sanitizer) -> str:
+    """With whose messages its own are added up, and how many of those may help the centre before one is bare."""
+    group = sanitizer.summed
+    if group is None:
+        return ""
+    others = [member for member in group.members if member != sanitizer.agent]
+    most = group.colluders
+    helpers = (
+        f"at most {most} of the others {'help' if most > 1 else 'helps'} it" if most else "nobody helps it"
+    )
+    return (
+        f"They are added up, under masks, with those of {join_names(others)}. The centre sees the sum alone, of at "
+        f"least {group.threshold} of {len(group.members)}, while {helpers}."
+    )
 
 
 def _reaches(sanitizer: Sanitizer, names: list[str]) -> tuple[Reach, ...]:
@@ -168,7 +190,7 @@ def _too_often(reaches: tuple[Reach, ...]) -> list[str]:
     most = [each.reading for each in reaches if (each.beyond or 0.0) > MOST_BEYOND / len(reaches)]
     return [
         f"{join_names(most)} would count as a limit in more than 1 row of {1 / MOST_BEYOND:,.0f} by the model, or "
-        "always: what is sent may tell on which side of it, and no promise is made of such rows"
+        "always; what is sent may then show on which side of it, and nothing is promised for such rows"
     ]
 
 
@@ -187,7 +209,10 @@ def _on_step(sanitizer: Sanitizer) -> list[str]:
     """How often something is sent at most, where the plan says so."""
     if sanitizer.step is None or not sanitizer.sent:
         return []
-    every = duration_in_words(sanitizer.step)
+    # an origin of 0 is where steps begin anyway
+    every = duration_in_words(
+        sanitizer.step if getattr(sanitizer.step, "origin", None) else float(sanitizer.step)
+    )
     if sanitizer.memory is not None:
         return [f"its rows are {every} apart: 'veilnet agent' sends a reading every {every} at most"]
     return [f"a reading every {every} at most is sent by 'veilnet agent', where readings carry times"]
@@ -208,9 +233,12 @@ def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposur
     first = "in the very first row, before the memory holds anything,"
     return [
         *([f"{first} {join_names(bare)} can be recovered exactly"] if bare else []),
-        f"it keeps {sanitizer.order} number{'s' if sanitizer.order > 1 else ''} of past readings from row to row, in "
-        "a file as private as the readings; what is sent depends on a reading in its own row and "
-        + (f"noticeably in the {left} after it" if left else "in none after it"),
+        f"it keeps a memory of {counted(sanitizer.order, 'number')}, in a file as private as the readings; a reading "
+        + (
+            f"noticeably affects what is sent for {left} more rows"
+            if left
+            else "affects what is sent in its row alone"
+        ),
     ]
 
 
@@ -288,7 +316,7 @@ def _on_resolution(sanitizer: Sanitizer, noisy: Booleans, exposures: tuple[Expos
             for name, width in zip(sanitizer.labels, sanitizer.dither_width.tolist(), strict=True)
             if width > 0
         ]
-        said = [f"before they are combined, readings are moved at random: {join_names(widths)}"]
+        said = [f"readings are dithered before they are combined: {join_names(widths)}"]
     # A reading that is recovered exactly anyway has nothing left that dither could protect.
     whole = np.array([exposure.kind == "exactly" for exposure in exposures])
     covered = (sanitizer.dither > 0) | whole

@@ -14,9 +14,8 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.lattice import ENOUGH_ROWS, step_of
 
 _MOST_ROWS = 4 * ENOUGH_ROWS
-_WHOLE = (
-    0.05  # of a step: how far a stated step may be from a multiple of the one seen, itself not known better
-)
+# of a step: how far a stated step may be from a multiple of the one seen, itself not known better
+_WHOLE = 0.05
 _FINE = 1 / 256  # of what readings vary by: with finer steps, what is withheld has thousands of candidates
 
 

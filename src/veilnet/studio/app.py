@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,39 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet.plans.plan import Plan
 from veilnet.report.building import report_of
 from veilnet.report.page import stylesheet
-from veilnet.studio.downloads import network_text, plan_archive, report_page
 from veilnet.studio.views import job_states, view
-from veilnet.studio.workbench import Workbench
+from veilnet.studio.workbench import Loaded, Workbench
+from veilnet.symbols.plan import SymbolPlan
 
-__all__ = ["PAGE", "application"]
+
+def network_text(now: Loaded) -> bytes:
+    """The network as TOML."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.toml"
+        now.network.save(path)
+        return path.read_bytes()
+
+
+def plan_archive(made: Plan | SymbolPlan) -> bytes:
+    """The plan's folder as a .zip: ``plan/`` with a file for each agent and one for the centre."""
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan"
+        made.save(plan)
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(plan.rglob("*")):
+                if path.is_file():
+                    archive.write(path, path.relative_to(folder).as_posix())
+    return packed.getvalue()
+
+
+def report_page(now: Loaded) -> bytes:
+    """The report of the plan, with the frontier and the audit as far as there are any."""
+    return report_of(now.plan, audit=now.audit, curve=now.curve).html.encode()
+
 
 _FILES = Path(__file__).with_name("page")
 PAGE = frozenset({"/", "/index.html", "/door.js", "/studio.js", "/studio.css", "/report.css"})

@@ -19,8 +19,6 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["Ask", "read_ask", "read_names"]
-
 _PRIVATE = "private parameter"
 
 

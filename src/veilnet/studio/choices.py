@@ -1,15 +1,23 @@
-"""What the page offers beside its sliders, in words: how questions are answered, and which rows an audit can have."""
+"""What the page offers beside its sliders, in words: how questions are answered, which rows an audit can
+have, and what the plan is worth when an agent keeps silent or hands the centre its raw readings.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.what_if.collusion import with_colluders, without_dither
+from veilnet.bounds.detectability import Detectability, detectability
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.plans.plan import Plan
 from veilnet.report.words import names_of
 from veilnet.studio.tasks import NOT_HELD_OUT
 from veilnet.studio.workbench import Loaded
-
-__all__ = ["audit_choices", "by_search"]
 
 _SEARCH = "Each answer is a search of some seconds, which shows how far it is and can be cancelled: "
 
@@ -20,7 +28,9 @@ def by_search(now: Loaded) -> str:
         return f"{_SEARCH}rows of a stream hang together, and no plan beside a known one is at hand."
     if now.nearby.quick:
         return ""
-    return f"{_SEARCH}the free plan tells nothing of {names_of(now.nearby.untold)}, and no other plan may."
+    return (
+        f"{_SEARCH}the free plan reveals nothing about {names_of(now.nearby.hidden)}, and no other plan may."
+    )
 
 
 def audit_choices(now: Loaded) -> list[dict[str, Any]]:
@@ -56,3 +66,26 @@ def audit_choices(now: Loaded) -> list[dict[str, Any]]:
 def _command(table: str | None) -> str:
     given = [] if table is None else ["--data", table]
     return " ".join(shlex.quote(word) for word in ["veilnet", "audit", "plan", *given])
+
+
+def known_if(
+    plan: Plan, silent: Sequence[str], betrayed: Sequence[str]
+) -> tuple[dict[str, TypicalError], dict[str, Detectability]]:
+    """The centre's errors, and how surely it sees changes, when some agents send nothing and others' readings are
+    known to it as they are.
+
+    plan:     what all other agents keep to.
+    silent:   agents of which nothing arrives.
+    betrayed: agents that hand over their readings; one that is silent too counts as this.
+    """
+    seen: Mapping[str, Sanitizer] = {
+        agent: _nothing(plan, agent) if agent in silent else sanitizer
+        for agent, sanitizer in plan.sanitizers.items()
+    }
+    known = with_colluders(plan.network, seen, tuple(betrayed), "readings")
+    network = without_dither(plan.network, tuple(betrayed))
+    return typical_errors(network, known), detectability(network, known)
+
+
+def _nothing(plan: Plan, agent: str) -> Sanitizer:
+    return Sanitizer(np.zeros((0, plan.sanitizers[agent].readings)), agent=agent)

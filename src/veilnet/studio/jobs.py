@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from veilnet._core.errors import VeilnetError
 
-__all__ = ["Job", "Task", "Tell"]
-
 Tell = Callable[[Any], None]
 Task = Callable[..., Any]
 State = Literal["running", "done", "failed", "cancelled"]
@@ -28,7 +26,7 @@ _OFTEN = 0.1  # seconds between two words on how far it is
 class Job:
     """A task that runs elsewhere.
 
-    name:   what it is, for whoever watches.
+    name:   what it is, for those who watch.
     task:   a function of a module: called with ``tell``, ``progress`` and the arguments.
     given:  its arguments.
     part:   called, in a thread of this job, with everything the task tells on its way.
@@ -119,7 +117,7 @@ def _work(task: Task, given: tuple[Any, ...], there: Connection) -> None:
         there.send(("done", found))
     except VeilnetError as error:
         there.send(("failed", str(error)))
-    except BrokenPipeError:  # whoever asked has gone
+    except BrokenPipeError:  # the client has gone
         pass
     except Exception as error:
         # The kind of fault, never its message, which might hold a reading.

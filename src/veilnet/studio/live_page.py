@@ -25,8 +25,6 @@ from veilnet.studio.loopback import serve_guarded
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["live_page", "serve_live"]
-
 _FILES = Path(__file__).with_name("page")
 _PAGE = {"/": "live.html", "/door.js": "door.js", "/live.js": "live.js"}
 _EPOCHS = 96

@@ -36,15 +36,12 @@ from veilnet.plans.asked import Asked
 from veilnet.plans.plan import OtherDither, Plan, make_plan
 from veilnet.verdict.exact_test import Verdict, check
 
-__all__ = ["Nearby"]
-
 # Rounds, and steps in each: as many as leave an answer within the fifth of a second that a dragging hand waits for.
 # On a network of few readings a step costs much less, and more of them come close to what a design finds.
 _FEW_READINGS = 36
 _PATIENT, _HURRIED = (10, 40), (3, 25)
-_ABOVE = (
-    0.1  # of the way from a known level to the limit: where the level that a loss buys is looked for first
-)
+# of the way from a known level to the limit: where the level that a loss buys is looked for first
+_ABOVE = 0.1
 _SAME = 1e-3  # in logarithms of privacies: a known plan nearer than this is replaced
 
 
@@ -75,18 +72,18 @@ class Nearby:
         self._objective = JointObjective(form)
         self._kept = in_order(self._floors, verdict.network.private)
         at_limits = at_limit(form, self._kept)
-        self.untold = tuple(
+        self.hidden = tuple(
             name for name, nothing in zip(verdict.network.private, at_limits, strict=True) if nothing
         )
-        """Parameters that the free plan tells nothing of, so that no other plan may."""
+        """Parameters that the free plan reveals nothing about, so that no other plan may."""
         self._budget = _PATIENT if verdict.network.N <= _FEW_READINGS else _HURRIED
         self._known: list[_Known] = []
         self._remember(share_projectors(self._objective))
 
     @property
     def quick(self) -> bool:
-        """Whether it can answer: only where no parameter is to be told nothing of."""
-        return not self.untold
+        """Whether it can answer: only where no parameter has to stay wholly hidden."""
+        return not self.hidden
 
     def giving_up(self, given_up: frozenset[str]) -> Nearby:
         """Answers that may hide these parameters less than they are for free, beginning from the same plans."""

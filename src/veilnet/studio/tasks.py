@@ -27,8 +27,6 @@ from veilnet.symbols.learning import SymbolLearner
 from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 
-__all__ = ["NOT_HELD_OUT", "attack", "fitted", "refine", "symbols", "trace"]
-
 _SECONDS = 300.0
 NOT_HELD_OUT = (
     "the model was made from these very rows, so that they agree with it better than others will: this is no honest "
@@ -37,7 +35,7 @@ NOT_HELD_OUT = (
 
 
 def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
-    """The frontier of the network of a free plan; of rows it is told point by point, unless there are secrets."""
+    """The frontier of the network of a free plan; for rows it comes point by point, unless there are secrets."""
     network = plan.network
     if network.is_stream or network.secrets:
         return traced_frontier(plan, seconds=_SECONDS, progress=progress)
@@ -74,7 +72,7 @@ def attack(
     rows:      a table to let attackers loose on; None for rows simulated from the model.
     fitted_to: whether these are the rows the model was made from, which the findings then say.
     """
-    if rows is not None:  # a column that is missing is told now, not after minutes
+    if rows is not None:  # a column that is missing is named now, not after minutes
         read_samples(plan.network, plan.sanitizers, rows)
     found = audit(plan, rows, progress=progress)
     if not fitted_to:

@@ -15,8 +15,6 @@ from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows
 from veilnet.model.network import Network
 
-__all__ = ["MOST_BYTES", "UploadedTable", "network_of", "table_of"]
-
 MOST_BYTES = 50_000_000
 _NETWORKS = (".toml", ".json", ".npz")
 _TABLES = (".csv", ".csv.gz", ".txt", ".tsv", ".jsonl", ".parquet", ".feather", ".xlsx")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, join_names, percent, three_digits
+from veilnet._core.words import NOTHING, at_most, join_names, percent, three_digits
 from veilnet.bounds.detectability import Detectability
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
@@ -27,14 +27,11 @@ from veilnet.report.symbols_section import (
     symbols_lead,
 )
 from veilnet.report.verdict_section import verdict_section
-from veilnet.report.words import at_least, at_most, fold, grows, headline
-from veilnet.studio.choices import audit_choices, by_search
+from veilnet.report.words import at_least, fold, grows, headline
+from veilnet.studio.choices import audit_choices, by_search, known_if
 from veilnet.studio.uploads import MOST_BYTES
-from veilnet.studio.what_if import known_if
 from veilnet.studio.workbench import Loaded, Symbols, Workbench
 from veilnet.symbols.plan import SymbolPlan
-
-__all__ = ["job_states", "view"]
 
 # Sliders end where silence does, but for this part; and so far beyond the free plan where nothing limits them.
 _BEFORE_LIMIT = 0.98
@@ -192,8 +189,8 @@ def _free(now: Loaded) -> str:
         ((name, each) for name, each in now.verdict.ceiling.items() if name not in seen),
         key=lambda each: each[1],
     )[:_MOST_NAMED]
-    told = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
-    parts = [f"the centre's error {join_names(told)}"] if told else []
+    grown = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
+    parts = [f"the centre's error {join_names(grown)}"] if grown else []
     most = sorted(seen.items(), key=lambda each: -each[1].longest.auc)[:_MOST_NAMED]
     aucs = [f"that of {shown(name)} with AUC {each.longest.auc:.3f}" for name, each in most]
     parts += [f"of changes it sees {join_names(aucs)} (0.5 is guessing)"] if aucs else []

@@ -30,8 +30,6 @@ from veilnet.symbols.plan import SymbolPlan
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["Loaded", "Symbols", "Workbench"]
-
 
 @dataclass(eq=False)
 class Loaded:

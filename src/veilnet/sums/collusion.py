@@ -2,7 +2,8 @@
 
 A colluding member hands over its readings and its draws, so that the centre can take its part out of the sum. What
 is left is the sum of the others, with their part of the noise and of every memory, beside raw readings. That is more
-than the centre has when the same members drop out, whose readings it then lacks: every figure here covers that too.
+than the centre has when the same members drop out, whose readings it then lacks: figures of colluders cover that too.
+:func:`worst_left_out` has what a centre can know that calls members dropped as it likes.
 
 Dither that does not serve for what is left is not counted: of a reading that the centre then has whole, rounding
 takes it off again (:mod:`veilnet.agent.dither`).
@@ -11,9 +12,9 @@ takes it off again (:mod:`veilnet.agent.dither`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from math import comb
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import comb, prod
 
 import numpy as np
 
@@ -27,10 +28,8 @@ from veilnet.model.network import Network
 from veilnet.sums.handing_out import members_of
 from veilnet.sums.merging import apart
 
-_MOST_SETS, _MOST_SETS_OF_STREAM = (
-    500,
-    30,
-)  # looked at one by one; beyond that the worst set grows agent by agent
+# looked at one by one; beyond that the worst set grows agent by agent
+_MOST_SETS, _MOST_SETS_OF_STREAM = 500, 30
 
 
 @dataclass(frozen=True)
@@ -40,31 +39,26 @@ class Collusion:
     privacy: p_j.
     agents:  who they are.
     exact:   whether every set of so many was looked at.
+    dropped: who is missing in the sums besides.
     """
 
     privacy: float
     agents: tuple[str, ...]
     exact: bool
+    dropped: tuple[str, ...] = ()
 
 
 def privacy_with(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluding: Sequence[str]
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    colluding: Sequence[str],
+    dropped: Sequence[str] = (),
 ) -> dict[str, float]:
-    """p_j when these agents hand the centre their readings and draws, or drop out.
+    """p_j when these agents hand the centre their readings and draws, and others send nothing.
 
     Errors are compared with those from raw readings of the network as it is, dither included.
     """
-    split = apart(network, colluding) if network.members else network
-    left: dict[str, Sanitizer] = {}
-    for name in split.agents:
-        if name in colluding:
-            left[name] = Sanitizer.raw(int(split.blocks.sizes[split.position[name]]))
-        else:
-            whose = name if name in sanitizers else _group_of(network, name)
-            left[name] = _without(sanitizers[whose], network.members.get(whose), colluding)
-    draws = split.draws
-    needed = dither_for(split, left)
-    counted = split.replace(dither=np.where((needed > 0) & (draws >= needed), draws, 0.0))
+    counted, left = _seen(network, sanitizers, colluding, dropped)
     grown = privacy(counted, left)
     before, after = (crlb(each, when="hindsight" if each.is_stream else None) for each in (network, counted))
     return {
@@ -72,6 +66,58 @@ def privacy_with(
             (1 + grown[name]) * np.trace(rows @ after @ rows.T) / np.trace(rows @ before @ rows.T) - 1
         )
         for name, rows in network.private.items()
+    }
+
+
+def _seen(
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluding: Sequence[str], dropped: Sequence[str]
+) -> tuple[Network, dict[str, Sanitizer]]:
+    """The network as such a centre sees it, with the dither that serves there, and what it sees of each."""
+    gone = (*colluding, *dropped)
+    split = apart(network, gone) if network.members else network
+    left: dict[str, Sanitizer] = {}
+    for name in split.agents:
+        if name in gone:
+            bare = Sanitizer.raw if name in colluding else Sanitizer.silent
+            left[name] = bare(int(split.blocks.sizes[split.position[name]]))
+        else:
+            whose = name if name in sanitizers else _group_of(network, name)
+            left[name] = _without(sanitizers[whose], network.members.get(whose), gone)
+    draws = split.draws
+    needed = dither_for(split, left)
+    return split.replace(dither=np.where((needed > 0) & (draws >= needed), draws, 0.0)), left
+
+
+def left_by_turns(
+    network: Network, sanitizers: Mapping[str, Sanitizer], rows: int, *, whole: bool = False
+) -> dict[str, float]:
+    """p_j after so many rows of an x that stays as it is, where whole sums and sums that lack one member take turns.
+
+    Sums of two rows that differ in one member show a little of that member's own message. Rows of one x are
+    independent given x, so their informations add up: J = J0 + Σ_e (P_e^-1 - J0), P_e the error of x from a row
+    of kind e alone.
+
+    whole: all sums are whole.
+
+    Empty where this cannot be said so: on a stream, with a prior that is not full, or of very many members.
+    """
+    lacking = [
+        (agent,)
+        for group in network.members.values()
+        if group.threshold < len(group.agents)
+        for agent in group.agents
+    ]
+    prior = None if network.prior is None else network.prior.information
+    if network.is_stream or len(lacking) >= _MOST_SETS or prior is None:
+        return {}
+    if np.linalg.matrix_rank(prior) < network.L:
+        return {}
+    kinds = [(), *([] if whole else lacking)]
+    known = [np.linalg.inv(crlb(*_seen(network, sanitizers, (), missing))) - prior for missing in kinds]
+    after, before = np.linalg.inv(prior + rows * np.mean(known, axis=0)), crlb(network)
+    return {
+        name: float(np.trace(own @ after @ own.T) / np.trace(own @ before @ own.T) - 1)
+        for name, own in network.private.items()
     }
 
 
@@ -114,6 +160,38 @@ def worst_collusion(
         if agent not in some
     }
     return _worst(network, {who: privacy_with(network, sanitizers, who) for who in sets}, exact=count == 1)
+
+
+def worst_left_out(
+    network: Network, sanitizers: Mapping[str, Sanitizer], helping: int = 0
+) -> dict[str, Collusion]:
+    """The worst where a centre calls as many members dropped as thresholds allow, and so many others help it.
+
+    Where sets are too many to look at each, those who are left out are counted as if they helped too, and the worst
+    set grows agent by agent (``exact`` is then False).
+    """
+    groups, agents = network.members.values(), members_of(network)
+    spare = [len(group.agents) - group.threshold for group in groups]
+    most = _MOST_SETS_OF_STREAM if network.is_stream else _MOST_SETS
+    ways = [
+        sum(comb(len(group.agents), count) for count in range(may + 1))
+        for group, may in zip(groups, spare, strict=True)
+    ]
+    if prod(ways) * comb(len(agents), helping) > most:
+        found = worst_collusion(network, sanitizers, min(sum(spare) + helping, len(agents) - 1))
+        return {name: replace(each, exact=False) for name, each in found.items()}
+    some = [
+        [who for count in range(may + 1) for who in combinations(group.agents, count)]
+        for group, may in zip(groups, spare, strict=True)
+    ]
+    sets = {}
+    for each in product(*some):
+        dropped = tuple(agent for part in each for agent in part)
+        rest = [agent for agent in agents if agent not in dropped]
+        for who in combinations(rest, helping):
+            sets[who, dropped] = privacy_with(network, sanitizers, who, dropped)
+    worst = {name: min(sets, key=lambda both: sets[both][name]) for name in network.private}
+    return {name: Collusion(sets[both][name], both[0], True, both[1]) for name, both in worst.items()}
 
 
 def _worst(

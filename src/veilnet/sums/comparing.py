@@ -19,6 +19,7 @@ class Comparison:
     """One private parameter at perfect utility; privacies are p_j.
 
     shares:    where every agent sends its own share.
+    helped:    the same with the worst one agent on the centre's side.
     sums:      where the centre sees only sums.
     one, two:  the same with the worst one and the worst two agents on the centre's side; None where so many are all.
     limit:     where nothing is sent.
@@ -26,6 +27,7 @@ class Comparison:
 
     name: str
     shares: float
+    helped: Collusion | None
     sums: float
     one: Collusion | None
     two: Collusion | None
@@ -36,17 +38,26 @@ class Comparison:
         return [
             self.name,
             times(1 + self.shares),
+            _with(self.helped),
             times(1 + self.sums),
             *(_with(each) for each in (self.one, self.two)),
             times(1 + self.limit),
         ]
 
 
-HEADINGS = ("private", "shares", "only sums", "one agent helps the centre", "two do", "nothing sent")
+HEADINGS = (
+    "private",
+    "shares",
+    "and one helps",
+    "only sums",
+    "and one helps",
+    "and two help",
+    "nothing sent",
+)
 MEANING = (
     "How standard errors grow at perfect utility. Only sums: the centre sees what groups of agents add up "
-    "to, by masks or two centres, and no agent's own message. An agent that helps the centre hands it its readings; "
-    "one that drops out tells less than that."
+    "to, by masks, and no agent's own message. An agent that helps the centre hands it its readings; the worst is "
+    "named. One that drops out tells less than that."
 )
 
 
@@ -61,10 +72,12 @@ def compared(network: Network, summed: SumGroups | None = None) -> list[Comparis
         if count < len(members_of(groups)) and not (network.is_stream and count > 1)
     }
     nobody: dict[str, Collusion] = {}
+    helped = worst_collusion(alone.network, alone.shares.sanitizers, 1) if 1 in helping else nobody
     return [
         Comparison(
             name,
             alone.ceiling[name],
+            helped.get(name),
             together.ceiling[name],
             helping.get(1, nobody).get(name),
             helping.get(2, nobody).get(name),

@@ -26,24 +26,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from math import comb
 
-from scipy.stats import hypergeom
+from veilnet.agent.membership import COMPLETE
 
-__all__ = [
-    "COMPLETE",
-    "chance_of_harm",
-    "chance_of_no_sum",
-    "degree_for",
-    "local_threshold",
-    "neighbourhoods",
-]
-
-COMPLETE = 128
-"""So many neighbours, or more; a group of no more members is a complete graph."""
-
-_SILENT = (
-    2.0**-40
-)  # the degree of a larger group is such that these hold at a tenth colluding, a tenth dropping out
+# the degree of a larger group is such that these hold at a tenth colluding, a tenth dropping out
+_SILENT = 2.0**-40
 _HARMED = _SILENT / 2.0**64  # of all ids that a plan may have
 
 
@@ -52,18 +40,23 @@ def local_threshold(members: int, threshold: int, closed: int) -> int:
     return -(-threshold * closed // members)
 
 
+def _more_than(most: int, members: int, marked: int, drawn: int) -> float:
+    """The chance that more than ``most`` of so many drawn are marked, counted: everybody finds the same."""
+    found = range(max(most + 1, 0), min(marked, drawn) + 1)
+    return sum(comb(marked, k) * comb(members - marked, drawn - k) for k in found) / comb(members, drawn)
+
+
 def chance_of_harm(members: int, threshold: int, degree: int, colluding: int, dropping: int) -> float:
     """The chance that colluders can do harm; of a complete graph 0 where so many can do none, else 1."""
     closed = degree + 1
-    most = (
-        2 * local_threshold(members, threshold, closed) - closed - 1
-    )  # colluders that a neighbourhood stands
+    # colluders that a neighbourhood stands
+    most = 2 * local_threshold(members, threshold, closed) - closed - 1
     if closed >= members:
         return float(colluding > most)
     run, lost = 1.0, colluding + dropping
     for k in range(degree // 2):
         run *= max(0, lost - k) / (members - k)
-    return float(min(1.0, members * (hypergeom.sf(most, members, colluding, closed) + run)))
+    return float(min(1.0, members * (_more_than(most, members, colluding, closed) + run)))
 
 
 def chance_of_no_sum(members: int, threshold: int, degree: int, dropping: int) -> float:
@@ -72,7 +65,7 @@ def chance_of_no_sum(members: int, threshold: int, degree: int, dropping: int) -
     spare = closed - local_threshold(members, threshold, closed)
     if closed >= members:
         return float(dropping > spare)
-    return float(min(1.0, members * hypergeom.sf(spare, members, dropping, closed)))
+    return float(min(1.0, members * _more_than(spare, members, dropping, closed)))
 
 
 @lru_cache(maxsize=64)

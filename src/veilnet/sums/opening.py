@@ -30,8 +30,6 @@ from veilnet.sums.terms import (
     Terms,
 )
 
-__all__ = ["OpenedSum", "SumEpoch", "TooFew"]
-
 _Sent = TypeVar("_Sent", SealedShares, Objected, Confirmed, Revealed)
 
 
@@ -166,8 +164,8 @@ class SumEpoch:
         survivors = self.present & set(self.masked)
         self._enough(survivors, "sent their messages")
         self.survivors = survivors
-        told = Survivors(self.epoch, self.terms.as_bits(survivors))
-        return {self.terms.members[number]: told for number in sorted(survivors)}
+        answer = Survivors(self.epoch, self.terms.as_bits(survivors))
+        return {self.terms.members[number]: answer for number in sorted(survivors)}
 
     def close_confirming(self) -> dict[str, Agreed]:
         """What the neighbours of each saw, for each who confirmed."""

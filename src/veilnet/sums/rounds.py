@@ -16,7 +16,7 @@ What has to hold, and why it does:
   that list. Which epochs were begun is on the disk before anything is drawn for one (``begin``); an agent that was
   restarted has forgotten its part, and takes part in no epoch that it had begun. Let c of S members collude. To
   rebuild both secrets of an agent takes 2t shares; honest members give S - c at most, colluders 2c. So it cannot be
-  done while 2t > S + c, with t the threshold, whatever is told to whom.
+  done while 2t > S + c, with t the threshold, whatever is said to whom.
 - *At least t - c honest values in a sum.* Survivors are at least t, all among those with whom the agent masked, and
   at least t members confirmed the very same two lists: each tag is by a key that only its two agents have. While
   2t > S + c no two different lists can be confirmed so often.
@@ -76,8 +76,6 @@ from veilnet.sums.terms import (
     Terms,
     Unopened,
 )
-
-__all__ = ["TAG_BYTES", "SumAgent", "hello_of", "opened_secret", "seeds_under"]
 
 TAG_BYTES = 16
 
@@ -293,10 +291,10 @@ class SumAgent:
         minus = [seed for number, seed in with_whom.items() if number < self.number]
         return reduced(residues + summed_streams(plus, minus, self.terms.numbers), self.terms.bits)
 
-    def confirm(self, told: Survivors) -> Confirmed:
+    def confirm(self, seen: Survivors) -> Confirmed:
         """Round 3: say to every neighbour which lists this agent saw; it answers no other ones in this epoch."""
-        now = self._at(told.epoch)
-        survivors = self._members(told.survivors, "survived")
+        now = self._at(seen.epoch)
+        survivors = self._members(seen.survivors, "survived")
         if now.survivors is not None and survivors != now.survivors:
             self._end("the centre shows another list of survivors than before")
         if now.present is None or not survivors <= now.present:
@@ -305,12 +303,12 @@ class SumAgent:
             self._end("this agent has sent no message, and is called a survivor")
         now.survivors = survivors
         lists = self.terms.as_bits(now.present) + self.terms.as_bits(survivors)
-        now.view = hashlib.sha256(self.terms.digest + told.epoch.to_bytes(8, "little") + lists).digest()
+        now.view = hashlib.sha256(self.terms.digest + seen.epoch.to_bytes(8, "little") + lists).digest()
         tags = [
             self._tag(now.pairs[number], now.view, self.number) if number in now.pairs else b""
             for number in self._near
         ]
-        return Confirmed(told.epoch, self.agent, tags)
+        return Confirmed(seen.epoch, self.agent, tags)
 
     def reveal(self, agreed: Agreed) -> Revealed:
         """Round 4: one share of each neighbour, once enough of them saw the very same lists; the epoch is over."""

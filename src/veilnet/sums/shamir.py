@@ -19,8 +19,6 @@ from itertools import combinations
 from math import comb
 from random import Random
 
-__all__ = ["BYTES", "PRIME", "drawn_elements", "rebuilt", "shared"]
-
 PRIME = 2**255 - 19
 BYTES = 32  # of an element
 _WIDE = 48  # random bytes for an element: modulo p they are uniform up to 2^-129

@@ -31,28 +31,6 @@ from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.membership import Membership
 from veilnet.sums.neighbours import degree_for, local_threshold, neighbourhoods
 
-__all__ = [
-    "Agreed",
-    "Confirmed",
-    "Ended",
-    "FromAgent",
-    "FromCentre",
-    "Hello",
-    "Masked",
-    "Objected",
-    "Revealed",
-    "Roster",
-    "SealedShares",
-    "Sharing",
-    "SumMessage",
-    "SumRefused",
-    "Survivors",
-    "Terms",
-    "Unopened",
-    "read_message",
-    "written_message",
-]  # fmt: skip
-
 _MOST_MEMBERS = 100_000
 
 
@@ -107,7 +85,7 @@ class Terms:
 
     @cached_property
     def digest(self) -> bytes:
-        """A hash of all of it: whoever has other terms agrees on no key."""
+        """A hash of all of it: an agent with other terms agrees on no key."""
         return hashlib.sha256(b"veilnet sum 1\n" + msgspec.json.encode(self)).digest()
 
     @property
@@ -117,15 +95,14 @@ class Terms:
 
     @property
     def colluders(self) -> int:
-        """How many members may collude with the centre, and everything that is promised of the others holds.
+        """How many members may collude with the centre, wherever they are, and everything that is promised holds.
 
-        More than (S + c)/2 of S members must be needed (:mod:`veilnet.sums.rounds`), and two honest ones remain in
-        every sum. Of a sparse graph it holds for as many in each neighbourhood (:mod:`veilnet.sums.neighbours`).
+        As :attr:`Membership.colluders`; of a sparse graph in each neighbourhood (:mod:`veilnet.sums.neighbours`).
         """
         closed = self.degree + 1
         needed = local_threshold(len(self.members), self.threshold, closed)
         most = min(2 * needed - closed - 1, needed - 2)
-        if self.degree < len(self.members) - 1:
+        if closed < len(self.members):
             # A centre that chooses whom to call dropped may cut the ring where a run of them reaches across half a
             # neighbourhood: colluders must be too few to fill up what it may leave out.
             most = min(most, self.degree // 2 - (closed - needed) - 1)

@@ -38,8 +38,6 @@ from veilnet.sums.masks import (
 )
 from veilnet.sums.terms import SumRefused, Terms
 
-__all__ = ["HalfCentre", "SplittingAgent", "merged"]
-
 
 def _use(terms: Terms, centre: int) -> bytes:
     return b"veilnet sum half %d\n" % centre + terms.digest

@@ -29,8 +29,6 @@ from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.release import NotPrivate, Released, readings_as_numbers
 from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
 
-__all__ = ["Layer", "SymbolAgent"]
-
 _ROWS_AT_ONCE = 4096
 
 
@@ -183,8 +181,8 @@ class SymbolAgent(Frozen):
         for start in range(0, len(kept), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
             with np.errstate(over="ignore", invalid="ignore"):  # what is then not a number is not sent
-                told = self.layer(kept[part]) @ self.code.T + self.start
-            values[part], known[part] = np.argmax(told, axis=1), np.isfinite(told).all(axis=1)
+                scores = self.layer(kept[part]) @ self.code.T + self.start
+            values[part], known[part] = np.argmax(scores, axis=1), np.isfinite(scores).all(axis=1)
         if not known.all():
             valid[valid], values = known, values[known]
         if self.keep < 1:

@@ -12,8 +12,6 @@ from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, WORDS, YES, K
 from veilnet.io._sealed import open_sealed, seal, sealed_bytes
 from veilnet.symbols.agent import Layer, SymbolAgent
 
-__all__ = ["AGENT", "Record", "agent_from_bytes", "is_symbol_file", "load_agent", "of_plan", "sealed"]
-
 
 class Record(Table):
     """An object as a table of some of its attributes, which ``made`` makes it of."""

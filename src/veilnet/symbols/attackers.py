@@ -21,8 +21,6 @@ from veilnet.symbols.plan import SymbolPlan
 from veilnet.symbols.quantity import Quantity
 from veilnet.symbols.windows import windows_of
 
-__all__ = ["Attacked", "attack"]
-
 _FALSE_ALARM = 0.001  # of all attackers together
 _MANY = 6  # attackers
 _NEIGHBOURS = 25

@@ -24,8 +24,6 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import AnyArray, Array, Booleans, Integers
 from veilnet.symbols.quantity import Quantity
 
-__all__ = ["SymbolCentre", "SymbolEstimate", "calibration_error"]
-
 _STRENGTHS = (0.5, 1.5, 4.0, 12.0, 40.0)  # κ
 _EXPONENTS = (0.4, 0.6, 0.8, 1.0)  # w
 _LEAST = 0.1  # added to every count of one agent's symbols
@@ -135,12 +133,12 @@ class SymbolCentre:
             explained = float(1 - self._square_left_out(everybody) / spread)
             return explained, explained
         model = self._model(self.cells, everybody)
-        told = own + self.strength * model
-        first = np.argmax(told, axis=1)
-        second, largest = np.partition(told, -2, axis=1)[:, -2:].T
-        rival = np.where(np.arange(told.shape[1]) == first[:, None], second[:, None], largest[:, None])
-        right = float(np.sum(own * (told - 1 > rival)) / rows.sum())
-        chance = np.maximum((told - 1) / (rows[:, None] - 1 + self.strength), 1e-4)
+        weights = own + self.strength * model
+        first = np.argmax(weights, axis=1)
+        second, largest = np.partition(weights, -2, axis=1)[:, -2:].T
+        rival = np.where(np.arange(weights.shape[1]) == first[:, None], second[:, None], largest[:, None])
+        right = float(np.sum(own * (weights - 1 > rival)) / rows.sum())
+        chance = np.maximum((weights - 1) / (rows[:, None] - 1 + self.strength), 1e-4)
         return right, float(np.sum(own * np.log(chance)) / rows.sum())
 
     def _square_left_out(self, present: Booleans) -> float:
@@ -166,8 +164,8 @@ class SymbolCentre:
         full = np.zeros((len(cells), len(present)), np.intp)
         full[:, present] = cells
         model, rows = self._model(full, present), self._rows(counts)[:, None]
-        told = counts if self.classes else counts[:, 1:2]
-        return np.asarray(((told + self.strength * model) / (rows + self.strength))[place.reshape(-1)])
+        weights = counts if self.classes else counts[:, 1:2]
+        return np.asarray(((weights + self.strength * model) / (rows + self.strength))[place.reshape(-1)])
 
     def _marginal(self, present: Booleans) -> tuple[Integers, Array]:
         """The table summed over the agents that did not arrive."""
@@ -184,14 +182,14 @@ class SymbolCentre:
         return self._product(cells, present) if self.classes else self._sum(cells, present)
 
     def _product(self, cells: Integers, present: Booleans) -> Array:
-        told = np.tile(np.log(self.table.sum(axis=0) + _LEAST), (len(cells), 1))
+        weights = np.tile(np.log(self.table.sum(axis=0) + _LEAST), (len(cells), 1))
         for place in np.flatnonzero(present):
             seen = np.zeros((list(self.agents.values())[place] + 1, len(self.classes)))
             np.add.at(seen, self.cells[:, place], self.table)
             seen += _LEAST
-            told += self.exponent * np.log(seen / seen.sum(axis=0))[cells[:, place]]
-        told = np.exp(told - told.max(axis=1, keepdims=True))
-        return np.asarray(told / told.sum(axis=1, keepdims=True))
+            weights += self.exponent * np.log(seen / seen.sum(axis=0))[cells[:, place]]
+        weights = np.exp(weights - weights.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def _sum(self, cells: Integers, present: Booleans) -> Array:
         rows, totals = self._rows(self.table), self.table[:, 1]

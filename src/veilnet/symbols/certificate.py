@@ -18,11 +18,9 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_number
-from veilnet._core.words import three_digits
+from veilnet._core.words import at_most, three_digits
 from veilnet.symbols.deviation import Tally, highest_mean, is_refuted
 from veilnet.symbols.quantity import Quantity, leak_of
-
-__all__ = ["SymbolCertificate", "Unconfirmed", "whole_from_one"]
 
 _DRAWS = 4000  # simulated windows of several rows
 _ROUNDING = 1e-9
@@ -261,8 +259,8 @@ class SymbolCertificate:
         unit = "rows" if self.blocks == self.rows else f"rows in {self.blocks} blocks"
         sure = f"({self.confidence:.3g} sure, from {self.rows} {unit}, {self.cells} cells)"
         if self.classes:
-            most = f"nobody is right in more than {self.leak:.3f} of rows"
-            two = "" if self.auc is None else f"; no detector has an AUC above {self.auc:.3f}"
+            most = f"nobody is right in more than {at_most(self.leak)} of rows"
+            two = "" if self.auc is None else f"; no detector has an AUC above {at_most(self.auc)}"
             return f"{self.name}: {most} {sure}; guessing without messages {self.chance:.3f}{two}"
         least, alone = three_digits(self._error(1 - self.leak)), three_digits(self.chance)
         return f"{self.name}: everybody is off by at least ±{least} {sure}; without messages ±{alone}"

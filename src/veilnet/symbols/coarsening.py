@@ -22,8 +22,6 @@ from veilnet._core.types import Array, Booleans, Integers
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.quantity import Quantity, leak_of
 
-__all__ = ["Code", "Judge", "Worth", "search"]
-
 _CELLS = 16  # of the share of a number, equally often each
 _KEEPS = (1.0, 0.97, 0.92, 0.85, 0.7, 0.5, 0.3)
 _HOT, _COLD = 3e-3, 1e-4  # of scores: how much worse a step may be, at first and at last

@@ -33,8 +33,6 @@ import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import binom
 
-__all__ = ["Tally", "highest_mean", "is_refuted"]
-
 _HALVINGS = 50
 _ROUNDING = 1e-9  # of totals, and of probabilities that are compared
 

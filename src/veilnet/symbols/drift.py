@@ -15,8 +15,6 @@ from veilnet._core.validation import as_number
 from veilnet._core.words import join_names
 from veilnet.symbols.centre import SymbolCentre
 
-__all__ = ["SymbolDrift", "symbol_drift"]
-
 _LEAST_EXPECTED = 5.0  # rows of a symbol, on average, below which symbols are put together
 
 
@@ -41,10 +39,7 @@ class SymbolDrift:
 
 
 def symbol_drift(
-    centre: SymbolCentre,
-    symbols: Mapping[str, Any],
-    *,
-    false_alarm: float = 0.001,
+    centre: SymbolCentre, symbols: Mapping[str, Any], *, false_alarm: float = 0.001
 ) -> SymbolDrift:
     """Compare symbols in service with the law on the rows that certified, of each agent by itself.
 

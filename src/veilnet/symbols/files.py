@@ -28,8 +28,6 @@ from veilnet.symbols.agent_files import AGENT, Record, of_plan, sealed
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.certificate import SymbolCertificate
 
-__all__ = ["CENTRE", "PLAN", "centre_of_bytes", "other_files", "read_centre", "read_plan", "write_plan"]
-
 
 class _Counts(Kind):
     """Whole numbers, packed as others are."""

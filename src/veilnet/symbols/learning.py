@@ -13,6 +13,7 @@ import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress, Stopped, silent, within
+from veilnet._core.spelling import names_keywords
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_number
 from veilnet._core.words import three_digits
@@ -27,8 +28,6 @@ from veilnet.symbols.plan import SymbolPlan
 from veilnet.symbols.quantity import Quantity
 from veilnet.symbols.shares import LearnedShares, learn_shares, raw_score, score_of
 
-__all__ = ["learn_symbols"]
-
 _STEPS = 4000  # of the search at most, at 3,000 rows
 _STEPS_EACH, _FEWEST_STEPS = 40, 300  # for each class or cell of each agent
 _CURVE = (0.6, 0.35, 0.2, 0.1, 0.05)  # of the leak of the finest codes above that of silence
@@ -38,6 +37,7 @@ _WIDENED = 0.25  # of the range of a reading, on each side
 _PENALTY = 5.0  # for a leak beyond what was asked, in units of the score
 
 
+@names_keywords
 def learn_symbols(
     table: Any,
     agents: Mapping[str, Any],
@@ -227,13 +227,7 @@ class SymbolLearner:
         return self._search(goal, begin, 0.75, 0.2, coins=coins)
 
     def _search(
-        self,
-        goal: Goal,
-        begin: list[Code],
-        start: float,
-        part: float,
-        share: float = 1.0,
-        coins: bool = True,
+        self, goal: Goal, begin: list[Code], start: float, part: float, share: float = 1.0, coins: bool = True
     ) -> list[Code]:
         """A walk of a share of the steps, which is a part of the whole progress."""
         each = max(_FEWEST_STEPS, _STEPS_EACH * sum(len(code.labels) for code in begin))

@@ -24,8 +24,6 @@ from veilnet.io.tables import first_rows, read_columns
 from veilnet.symbols.quantity import Quantity
 from veilnet.symbols.windows import feature_names, features_of, in_windows, windows_of
 
-__all__ = ["Log", "read_log", "read_quantity"]
-
 FOLDS = 6  # of the rows that learn: a row's symbol is chosen by a layer that did not learn from it
 _MOST_CLASSES = 50  # whole numbers; texts may have more
 _FEWEST_BLOCKS = 4  # of each public class, and four times as many in all
@@ -77,12 +75,12 @@ def read_log(
     readings = {agent: in_windows([known[name] for name in names], index) for agent, names in columns.items()}
     features = {agent: features_of(each, window) for agent, each in readings.items()}
     quantities = {name: _quantity(name, [cells[name][k] for k in index[:, -1]]) for name in [public, *hidden]}
-    told = quantities.pop(public)
+    wanted = quantities.pop(public)
     block = (
         np.arange(len(index)) if labels is None else np.unique(labels[index[:, 0]], return_inverse=True)[1]
     )
-    certify, fold = _dealt([*quantities.values(), told], block, rng)
-    log = Log(columns, window, readings, features, told, quantities, block, certify, fold)
+    certify, fold = _dealt([*quantities.values(), wanted], block, rng)
+    log = Log(columns, window, readings, features, wanted, quantities, block, certify, fold)
     _refuse_few(log)
     return log
 

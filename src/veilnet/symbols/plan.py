@@ -19,8 +19,6 @@ from veilnet.symbols.certificate import SymbolCertificate, Unconfirmed
 from veilnet.symbols.drift import SymbolDrift, symbol_drift
 from veilnet.symbols.windows import in_windows, windows_of
 
-__all__ = ["SymbolPlan"]
-
 
 class SymbolPlan(Frozen):
     """What agents send as symbols, and the promise that goes with it; made by :func:`veilnet.learn_symbols`.

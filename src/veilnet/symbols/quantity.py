@@ -9,8 +9,6 @@ import numpy as np
 
 from veilnet._core.types import AnyArray, Array, Integers
 
-__all__ = ["Quantity", "leak_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Quantity:

@@ -23,8 +23,6 @@ from veilnet.symbols.agent import Layer
 from veilnet.symbols.log import FOLDS, Log
 from veilnet.symbols.quantity import Quantity
 
-__all__ = ["LearnedShares", "learn_shares", "raw_score", "score_of"]
-
 _HIDDEN, _MOST_WEIGHTS = 32, 4500  # an agent's file stays below 64 kB
 _TURNS = 2  # of backfitting
 _RIDGE = 1.0  # rows' worth of zero for each reading

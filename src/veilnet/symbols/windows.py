@@ -9,8 +9,6 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import AnyArray, Array, Integers
 
-__all__ = ["feature_names", "features_of", "in_windows", "windows_of"]
-
 _FEATURES = ("mean", "spread", "slope")
 
 
@@ -55,3 +53,19 @@ def features_of(rows: Array, window: int) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # what is then not a number is not sent
         slope = np.einsum("t,wtn->wn", moment / (moment @ moment), cut)
         return np.stack([cut.mean(axis=1), cut.std(axis=1), slope], axis=2).reshape(len(cut), -1)
+
+
+def windows_with(features: Array, window: int) -> Array:
+    """(n, window N) windows of these features (n, 3N): a parabola each; the spread is larger where the slope asks it.
+
+    A parabola of two rows is a straight line, whose spread is that of its slope.
+    """
+    if window == 1:
+        return features
+    mean, spread, slope = np.moveaxis(features.reshape(len(features), 1, -1, 3), 3, 0)
+    moment = (np.arange(window) - (window - 1) / 2)[:, None]
+    of_slope = np.mean(moment**2)
+    bend = moment**2 - of_slope
+    bend /= max(float(bend.std()), np.finfo(np.float64).tiny)
+    left = np.sqrt(np.maximum(spread**2 - slope**2 * of_slope, 0.0))
+    return np.asarray(mean + slope * moment + left * bend).reshape(len(features), -1)

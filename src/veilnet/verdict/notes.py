@@ -35,7 +35,7 @@ def limit_notes(network: Network) -> list[str]:
     """One line where limits were stated: how often a reading is beyond them."""
     if not network.limits:
         return []
-    said = "A reading beyond its limits counts as the limit: "
+    said = "Readings beyond their limits are clipped: "
     chances = chances_beyond_limits(network)
     if chances is None:
         return [said + "how often that is cannot be computed without a prior."]
@@ -94,7 +94,7 @@ def dither_cost(network: Network) -> float:
 
 def notes_on_readings(network: Network, sanitizers: Sanitizers) -> list[str]:
     """What the resolution of the readings costs, for whom exact numbers may name them, what limits do; and that what
-    is learned around gaps is not known, of streams of very many agents.
+    is learned around gaps is not known, for streams of very many agents.
     """
     exposed = unstated(network, exposing(mechanisms(network, sanitizers).normal))
     gaps = [GAPS_ARE_NOT_COMPUTED] if by_stacks(network) else []
@@ -123,7 +123,7 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     notes = []
     if np.any(network.draws):
         notes.append(
-            "Readings that are not sent whole are dithered by a step or two of their resolution (included; costs "
+            "Combined readings are dithered by one or two steps (included; costs "
             f"{_percent(float(np.sqrt(1 + dither_cost(network))) - 1)} of the public standard error)."
         )
     coarse = np.flatnonzero(

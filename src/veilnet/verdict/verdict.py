@@ -97,8 +97,8 @@ class Verdict:
         return printed_theorem(self.network)
 
     def __str__(self) -> str:
-        lines = [self._headline(), *secrets_headlines(self.network, self.detectability)]
-        lines += error_lines(map(self._cells, self.ceiling), "at most", "largest leak")
+        lines = [self.headline, *secrets_headlines(self.network, self.detectability)]
+        lines += error_lines(map(self._cells, self.ceiling), "largest leak")
         lines += [
             f"{name}: {each.in_words(self.network.unit(name))}." for name, each in self.detectability.items()
         ]
@@ -119,7 +119,9 @@ class Verdict:
         """Whether words name who stands in the way; agents are tried one by one, too slowly in a large network."""
         return self.network.S <= _MOST_AGENTS_IN_WORDS
 
-    def _headline(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Whether privacy is free, in one sentence."""
         public = join_names(list(self.network.public))
         if self.achievable:
             private = join_names(list(self.ceiling))
@@ -138,19 +140,19 @@ class Verdict:
             return f"Privacy is not free here: any protection costs something on {public}."
         some = [name for name in self.ceiling if name not in self.blocked]
         tail = f" For {join_names(some)} all of it is free." if some else ""
-        return (
-            f"Privacy is free up to a point: what the table shows costs nothing on {public}, more does.{tail}"
-        )
+        return f"Privacy is free up to the errors below: they cost nothing on {public}.{tail}"
 
     def _cells(self, name: str) -> tuple[str, ...]:
-        """Its row of the table: errors where nothing is lost, how they grow, what silence gives, who leaks most."""
+        """Its row of the table: errors where nothing is lost, how they grow, who leaks most."""
         ceiling, at_least = self.ceiling[name], "at least " if name in self.at_least else ""
         seen = self.detectability.get(name)  # of a secret the growth of an error would mislead
         grows = f"AUC {seen.auc:.3f}" if seen is not None else at_least + times(1 + ceiling)
-        most = "AUC 0.5" if seen is not None else times(1 + self.limit[name])
         agents = self.blocking[name] if self.names_blocking and seen is None else {}
-        leaks = [f"{agent} ({times(1 + without)} without it)" for agent, without in agents.items()]
-        return (*self._errors[name].cells(grows), most, leaks[0] if leaks else "")
+        leaks = [
+            f"{agent} ({'±∞' if np.isinf(without) else times(1 + without)} without it)"
+            for agent, without in agents.items()
+        ]
+        return (*self._errors[name].cells(grows), leaks[0] if leaks else "")
 
     @cached_property
     def detectability(self) -> dict[str, Detectability]:

@@ -25,11 +25,11 @@ _EXACT = 1e-12  # of the spread: a smaller error counts as this
 class Allowed:
     """The promise about one private parameter, for every spread.
 
-    told: K, what messages tell of g; None where the prior is not full, and ``fixed`` is all that is known.
+    information: K, that of messages about g; None where the prior is not full, and ``fixed`` is all that is known.
     fixed: tr E, which is for an estimate that is right on average, whatever x is; inf where it is unbounded.
     """
 
-    told: Array | None
+    information: Array | None
     fixed: float
 
     def squares(self, deviations: Array) -> Array:
@@ -37,10 +37,10 @@ class Allowed:
 
         m(S) + tr(D (gg' - S) D') with D = (I + SK)^-1: its mean is m(S), and it strays as m(S) does.
         """
-        if self.told is None:
+        if self.information is None:
             return np.full(len(deviations), self.fixed)
         spread = deviations.T @ deviations / len(deviations)
-        shrunk = np.linalg.inv(np.eye(len(spread)) + spread @ self.told)
+        shrunk = np.linalg.inv(np.eye(len(spread)) + spread @ self.information)
         moved = np.sum((deviations @ shrunk.T) ** 2, axis=1)
         return np.asarray(float(np.trace(shrunk @ spread)) + moved - np.mean(moved))
 
@@ -71,11 +71,11 @@ class Promises:
         if np.isinf(known.growth(rows)):
             return Allowed(None, np.inf)
         error = known.error_covariance(rows)
-        told = _told(error, self._before.error_covariance(rows)) if self.full else None
-        return Allowed(told, float(np.trace(error)))
+        information = _information(error, self._before.error_covariance(rows)) if self.full else None
+        return Allowed(information, float(np.trace(error)))
 
 
-def _told(error: Array, prior: Array) -> Array | None:
+def _information(error: Array, prior: Array) -> Array | None:
     """E^-1 - P^-1, in coordinates where P is the identity."""
     values, directions = np.linalg.eigh(prior)
     if values[0] <= _EXACT * values[-1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from veilnet.calibration.classes import (
     guessed,
     if_it_were,
     measured,
+    roc,
 )
 from veilnet.calibration.dependence import DECIDED_BY, Mean
 from veilnet.calibration.stretches import Stretch
@@ -48,8 +50,9 @@ def class_row(
     chance_of_guessing = guessed(classes)
     found, from_raw = measured(classes, sent, stretches), measured(classes, raw, stretches)
     what = f"{judged.what} (values)"
-    figures: dict[str, float | str] = {
+    figures: dict[str, Any] = {
         "parameter": judged.name,
+        "roc": {"sent": roc(classes, sent), "raw": roc(classes, raw)},
         "past rows": float(judged.memory),
         "values": float(len(classes.values)),
         "tested rows": float(len(truth)),
@@ -98,7 +101,7 @@ def class_row(
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Attempt:
     """What one attacker made of a parameter with few values: his row, and probabilities (T, values) from messages."""
 
     row: Row
@@ -118,40 +121,42 @@ class Told:
 
 
 def two_verdicts(
-    section: str, name: str, told: Sequence[Told], seen: Detectability | None, chance: float
+    section: str, name: str, attempts: Sequence[Attempt], seen: Detectability | None, chance: float
 ) -> list[Row]:
     """The promise in the model, and what the log shows: one may hold without the other.
 
-    told: every attacker; seen: how surely the change is seen in the model, where it is a secret; chance: of a false
+    attempts: one per attacker; seen: how surely the change is seen in the model, if a secret; chance: of a false
     alarm by those who stop when they know enough.
     """
-    promised = told[0].row.promised if seen is None else seen.auc
+    promised = attempts[0].row.promised if seen is None else seen.auc
     bare = isinstance(promised, float) and promised >= SEEN
-    return [in_the_model(section, name, promised, seen), _in_the_log(section, name, told, bare, chance)]
+    return [in_the_model(section, name, promised, seen), _in_the_log(section, name, attempts, bare, chance)]
 
 
-def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chance: float) -> Row:
-    what, best = f"{name}{IN_LOG}", max(told, key=lambda each: each.area.value)
-    low, high = best_interval(best.area, len(told))
+def _in_the_log(section: str, name: str, attempts: Sequence[Attempt], bare: bool, chance: float) -> Row:
+    what, best = f"{name}{IN_LOG}", max(attempts, key=lambda each: each.area.value)
+    low, high = best_interval(best.area, len(attempts))
     two = len(best.classes.values) == 2
     present = best.classes.rows == 1
     power = [
         power_at(rate, present, best.sent[:, 1], best.area.effective) if two else None for rate in CAREFUL
     ]
     stopped = {
-        remembers: _stops([each for each in told if each.remembers == remembers], chance / 2)
+        remembers: _stops([each for each in attempts if each.remembers == remembers], chance / 2)
         for remembers in (False, True)
     }
     proved = {
         remembers: count is not None
-        and alone([each.sent[:, 1] for each in told if each.remembers == remembers])
+        and alone([each.sent[:, 1] for each in attempts if each.remembers == remembers])
         for remembers, count in stopped.items()
     }
-    verdict, why = _log_verdict(told, stopped, proved, bare, low)
+    verdict, why = _log_verdict(attempts, stopped, proved, bare, low)
     who = str(best.row.what).removesuffix(f" on {name} (values)")
     figures = {
         "parameter": name,
-        "past rows": float(not proved[False] and verdict == "fail" and not _broken(told, remembers=False)),
+        "past rows": float(
+            not proved[False] and verdict == "fail" and not _broken(attempts, remembers=False)
+        ),
         "AUC, sent": best.area.value,
         "attacker": who,
         "independent rows": best.area.effective,
@@ -173,21 +178,21 @@ def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chanc
     )
     why = f"By {who}. {why}".strip()
     return Row(
-        section, what, told[0].row.promised, best.area.value, verdict, why, (low, high), figures, shown
+        section, what, attempts[0].row.promised, best.area.value, verdict, why, (low, high), figures, shown
     )
 
 
 def _log_verdict(
-    told: Sequence[Told],
+    attempts: Sequence[Attempt],
     stopped: Mapping[bool, int | None],
     proved: Mapping[bool, bool],
     bare: bool,
     low: float,
 ) -> tuple[Judgement, str]:
     """The verdict on what the log shows, and why; a stop that proves nothing breaks no promise by itself."""
-    if any(proved.values()) or any(each.row.verdict == "fail" for each in told):
+    if any(proved.values()) or any(each.row.verdict == "fail" for each in attempts):
         return "fail", "The log tells more than the model promises: it is not hidden as the plan says."
-    if low >= SEEN and min(each.area.effective for each in told) >= DECIDED_BY:
+    if low >= SEEN and min(each.area.effective for each in attempts) >= DECIDED_BY:
         return "warn", "On this log it is seen: the plan does not hide it here."
     if bare:
         return "warn", "The plan does not promise to hide it."
@@ -196,28 +201,29 @@ def _log_verdict(
             "cannot tell",
             "Rows depend on one another here, so that this proves nothing, and no test of all rows found it.",
         )
-    verdicts = {each.row.verdict for each in told}
+    verdicts = {each.row.verdict for each in attempts}
     if "ok" in verdicts:
         return "ok", "None of these attackers saw more than the model promises; others may."
     if "cannot tell" in verdicts:
-        return (
-            "cannot tell",
-            "No attacker could prove or disprove the promise on these rows.",
-        )
+        return ("cannot tell", "No attacker could prove or disprove the promise on these rows.")
     return "info", ""
 
 
-def _broken(told: Sequence[Told], *, remembers: bool) -> bool:
-    return any(each.row.verdict == "fail" and each.remembers == remembers for each in told)
+def _broken(attempts: Sequence[Attempt], *, remembers: bool) -> bool:
+    return any(each.row.verdict == "fail" and each.remembers == remembers for each in attempts)
 
 
-def _stops(told: Sequence[Told], chance: float) -> int | None:
-    """After how many pairs of rows attackers know that more is told than promised."""
-    if not told or len(told[0].classes.values) != 2 or not isinstance(told[0].row.promised, float):
+def _stops(attempts: Sequence[Attempt], chance: float) -> int | None:
+    """After how many pairs of rows attackers know that more is revealed than promised."""
+    if (
+        not attempts
+        or len(attempts[0].classes.values) != 2
+        or not isinstance(attempts[0].row.promised, float)
+    ):
         return None
-    worth = min(each.area.effective for each in told)
-    pairs = pairs_of(told[0].classes.rows == 1, told[0].stretches, worth)
-    return knows_after([each.sent[:, 1] for each in told], pairs, told[0].row.promised, chance)
+    worth = min(each.area.effective for each in attempts)
+    pairs = pairs_of(attempts[0].classes.rows == 1, attempts[0].stretches, worth)
+    return knows_after([each.sent[:, 1] for each in attempts], pairs, attempts[0].row.promised, chance)
 
 
 def _shown(sent: float, raw: float, promised: float | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ Ramdas, Estimating means of bounded random variables by betting, JRSS B 86, 2024
 several attackers' capitals on the same pairs is one, too. Scores of a stretch of time are learned from the other
 stretches, so every stretch is a game of its own, at an equal share of α.
 
-Where rows depend on one another nothing of that is exact. Two rows of one moment share what is slow, and are told
+Where rows depend on one another nothing of that is exact. Two rows of one moment share what is slow, and are known
 apart more often than any two: rows are therefore paired at random within their stretch, no more pairs than rows are
 worth independent ones. Even so pairs share slow parts, and a stop is then an indication, no proof (:func:`alone`).
 """
@@ -121,7 +121,7 @@ def capital(wins: Array, promised: float) -> Array:
 def knows_after(
     scores: Sequence[Array], pairs: Sequence[Integers], promised: float, chance: float
 ) -> int | None:
-    """After how many pairs attackers know that more is told than promised; None for never.
+    """After how many pairs attackers know that more is revealed than promised; None for never.
 
     scores: (T,) of each attacker; pairs: of each stretch; chance: that they believe it although the promise holds.
     """

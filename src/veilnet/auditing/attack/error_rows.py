@@ -91,7 +91,7 @@ def error_row(
         "tested rows": float(len(truth)),
     }
     interval = mean_of(errors, skewed=True).interval(CONFIDENCE)
-    # Whoever learns from data learns how x is spread. Where the plan counts on nobody knowing that, its promise is
+    # Who learns from data learns how x is spread. Where the plan counts on nobody knowing that, its promise is
     # one for an estimate that is right on average, which no learned attacker has to be.
     # What has no bound cannot be missed either.
     planned = judged.label == "best linear" and not judged.memory

@@ -142,7 +142,7 @@ def linear_posterior(known: Eavesdropper, messages: Array) -> tuple[Array, Array
 
 
 def closest_points(known: Eavesdropper, messages: Array) -> Readings:
-    """The lattice points behind the messages, agent by agent, given all messages and whoever was read already."""
+    """The lattice points behind the messages, agent by agent, given all messages and the agents read already."""
     mean, covariance = linear_posterior(known, messages)
     rows = len(messages)
     sure = {agent: np.zeros(rows, bool) for agent in known.owners}

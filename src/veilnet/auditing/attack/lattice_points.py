@@ -1,6 +1,6 @@
 """Lattice points near a Gaussian's mean: the nearest one, and the posterior over all that matter.
 
-Readings of a sensor with resolution q lie on a lattice, y = phase + diag(q) n with whole n. Whoever knows y up to a
+Readings of a sensor with resolution q lie on a lattice, y = phase + diag(q) n with whole n. Who knows y up to a
 Gaussian N(m, V) that is narrow in some directions looks for the lattice points inside it. The basis is reduced
 (Lenstra, Lenstra and Lovász, 1982) in the metric of V^-1; points are then listed by a breadth-first sphere
 decoder that keeps the best ``width`` partial points of every row at once.
@@ -55,9 +55,8 @@ def points_near(mean: Array, covariance: Array, steps: Array, phase: Array, widt
     Every point weighs exp(-½ (y - m)' V^-1 (y - m)). The list is cut at ``width`` points a row, the best kept;
     :func:`expected_points` tells beforehand whether that is enough.
     """
-    basis = np.linalg.inv(
-        np.linalg.cholesky(covariance / np.outer(steps, steps))
-    )  # W with W'W = V^-1 in steps
+    # W with W'W = V^-1 in steps
+    basis = np.linalg.inv(np.linalg.cholesky(covariance / np.outer(steps, steps)))
     change = reduced(basis)
     orthogonal, upper = np.linalg.qr(basis @ change)
     metric = basis.T @ orthogonal

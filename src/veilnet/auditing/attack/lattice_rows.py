@@ -45,7 +45,7 @@ def lattice_rows(
     seed: int,
     advance: Callable[[float], None],
 ) -> list[Row]:
-    """Whether readings can be told from their lattice, and what that reveals of every private parameter.
+    """Whether readings can be found from their lattice, and what that reveals of every private parameter.
 
     samples: rows from the world; ``count`` simulated ones when there are none.
     """
@@ -134,7 +134,7 @@ def _recovered(known: Eavesdropper, named: Array, readings: Array) -> dict[str, 
 
 @dataclass(frozen=True, eq=False)
 class _LatticeAttack:
-    """What an idea of the readings tells of a private parameter, against the bound."""
+    """What an idea of the readings reveals about a private parameter, against the bound."""
 
     network: Network
     deployment: Deployment
@@ -142,11 +142,7 @@ class _LatticeAttack:
     chance: float
 
     def row(
-        self,
-        name: str,
-        truth: Array,
-        attacks: dict[str, tuple[Array, Array]],
-        recovered: dict[str, float],
+        self, name: str, truth: Array, attacks: dict[str, tuple[Array, Array]], recovered: dict[str, float]
     ) -> Row:
         """The best of the attacks on one private parameter."""
         rows = self.network.private[name]
@@ -181,7 +177,7 @@ class _LatticeAttack:
             "promised": units(law.mean),
             "linear attacker": units(linear),
             "lattice attacker": units(found),
-            "which lies between": f"{low} and {high}",
+            "99 % interval": f"{low} to {high}",
         }
         why = f"By {label}; rows in which all readings were named: {join_names(named)}." if named else ""
         if beaten:

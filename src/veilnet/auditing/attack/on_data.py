@@ -19,7 +19,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.class_rows import Told, class_row, two_verdicts
+from veilnet.auditing.attack.class_rows import Attempt, class_row, two_verdicts
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn
@@ -132,9 +132,8 @@ class OnData:
     def each(self) -> float:
         """The part of the chance of a false alarm that every row has; the public estimate has one too."""
         attacks = len(self.samples.private) * (1 + len(self.trials))
-        attacks += len(self.classed) * (
-            1 + len(self.class_trials)
-        )  # 1: of all of them that stop when they know
+        # 1: of all of them that stop when they know
+        attacks += len(self.classed) * (1 + len(self.class_trials))
         return self.chance / (1 + attacks)
 
     def public_rows(self, estimates: Mapping[str, tuple[Array, float]]) -> list[Row]:
@@ -188,7 +187,7 @@ class OnData:
 
     def _classifications(self, name: str) -> list[Row]:
         """Every attacker on a parameter with few values, then the promise and the log by themselves."""
-        rows, told = list[Row](), list[Told]()
+        rows, attempts = list[Row](), list[Attempt]()
         judged, truth = self.classed[name], self.judged.private[name]
         values = self.samples.private[name][:, 0]
         strange = np.flatnonzero(~np.isin(values, judged.values))  # that the log to be judged does not have
@@ -202,9 +201,9 @@ class OnData:
             own = [Stretch(each.learned, each.judged - view.trained) for each in stretches]
             about = Judged(SECTION, by, name, view.memory, self.network)
             rows.append(class_row(about, judged, truth, sent, raw, own, self.promises, self.each))
-            told.append(Told(rows[-1], judged, sent, own))
+            attempts.append(Attempt(rows[-1], judged, sent, own))
         seen = self.promises.seen.get(name)
-        return [*rows, *two_verdicts(SECTION, name, told, seen, self.each)] if told else rows
+        return [*rows, *two_verdicts(SECTION, name, attempts, seen, self.each)] if attempts else rows
 
 
 def rows_on_data(
@@ -335,15 +334,15 @@ _DRIFT = (
     "and design again."
 )
 _SOUND = (
-    "The readings themselves follow the model as far as can be told: look at what is deployed first (the section "
-    "'deployed'), then at whether the parameter is as normal as the model takes it to be."
+    "The readings themselves seem to follow the model. Look at what is deployed first (the section 'deployed'), "
+    "then at whether the parameter is as normal as the model takes it to be."
 )
 _UNKNOWN = (
-    "Whether the readings follow the model cannot be told from so few independent rows: look at what is deployed "
-    "(the section 'deployed'); if that is as planned, the model is what does not hold here, so refit on recent rows."
+    "So few independent rows leave open whether the readings follow the model. Look at what is deployed (the section "
+    "'deployed'); if that is as planned, the model does not hold here: refit on recent rows."
 )
 _CHANGED = (
-    "Either the model does not describe these data (conditions may have changed since it was fitted), or what is "
-    "deployed is not what was planned: look at the section 'deployed', then refit on recent rows and design again."
+    "Either the model does not describe these data (conditions may have changed since the fit), or what is "
+    "deployed is not what was planned. Look at the section 'deployed', then refit on recent rows and design again."
 )
 _CAUSES = {"warn": _DRIFT, "cannot tell": _UNKNOWN}

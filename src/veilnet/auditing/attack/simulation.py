@@ -21,9 +21,8 @@ from veilnet.model.readings import dither_variance
 
 # Where nothing is known beforehand, x may be anything: it is drawn this many raw deviations wide.
 _ANYWHERE = 5.0
-_LEAST_LEFT = (
-    1e-6  # of the rounding's variance stays, so that noise which is nothing else keeps some of its own
-)
+# of the rounding's variance stays, so that noise which is nothing else keeps some of its own
+_LEAST_LEFT = 1e-6
 
 
 def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:

@@ -13,9 +13,8 @@ from veilnet.auditing.row import Judgement
 
 _MATTERS = 0.5  # of what raw readings tell beyond the promise: a leak of this size has to be found
 _RAW_CHANCE = 0.01  # at which raw readings have to beat the promise, or guessing
-_HARDLY = (
-    0.05  # a plan that promises to hide no more than this part of what raw readings tell has little to break
-)
+# a plan that promises to hide no more than this part of what raw readings tell has little to break
+_HARDLY = 0.05
 _OTHER_WORLD = (
     "this attacker learns nothing from data and estimates as the model says, and the model does not describe these "
     "data, so this proves nothing."
@@ -31,7 +30,7 @@ class Evidence:
     reach:               how much more than promised it could have been seen to know.
     beaten:              p-value: how often it would know so much from messages if the promise held.
     raw_beats:           p-value: how often it would know so much from raw readings if the promise held for them.
-    raw_knows:           p-value: how often it would know so much from raw readings if they told nothing.
+    raw_knows:           p-value: how often it would know so much from raw readings if they revealed nothing.
     """
 
     sent: float

@@ -17,7 +17,7 @@ from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 
 _PATIENCE = 120.0  # seconds for one block of readings
-_TOLD = ("row", "counted", "time")  # how rows may be told apart
+_KEYS = ("row", "counted", "time")  # how rows may be identified
 
 
 class CommandMechanism:
@@ -53,8 +53,8 @@ class CommandMechanism:
             raise InvalidReading(f"{self.command[0]}: exit code {answer.returncode}: {reason[:200]}")
         rows = [row for row in csv.reader(answer.stdout.splitlines()) if row]
         first = 1  # column of the first number
-        if rows and rows[0][0].strip().lower() in _TOLD:
-            first = sum(name.strip() in (*_TOLD, "plan", "agent", "private") for name in rows.pop(0))
+        if rows and rows[0][0].strip().lower() in _KEYS:
+            first = sum(name.strip() in (*_KEYS, "plan", "agent", "private") for name in rows.pop(0))
         try:
             return np.array([row[first:] for row in rows], dtype=np.float64).reshape(len(rows), -1)
         except ValueError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Integers
@@ -112,6 +113,45 @@ def _answer(mechanism: Mechanism, readings: Array, places: Integers | None) -> A
     filled = np.full((at[-1] + 1, readings.shape[1]), np.nan)
     filled[at] = readings
     return mechanism.stream().sanitize(filled)[at]
+
+
+def member_messages(plan: Plan, group: str, readings: Array) -> dict[str, NDArray[np.uint64]]:
+    """member -> what it sends of readings (T, N) of the whole network: (T, m), whole numbers modulo 2^k."""
+    network = plan.network
+    members, mine = network.members[group], readings[:, network.blocks.rows(network.position[group])]
+    found = {}
+    for place, agent in enumerate(members.agents):
+        member = plan.members[agent]
+        assert member.summed is not None
+        assert member.grid is not None
+        own = np.ascontiguousarray(mine[:, members.blocks.rows(place)])
+        bare = member.replace(summed=None, dither=member.dither)  # what is masked in service
+        sent = _answer(bare, own, None)
+        found[agent] = member.summed.residues(member.summed.whole(np.asarray(sent), member.grid))
+    return found
+
+
+def with_opened_sums(running: Deployment, plan: Plan) -> Deployment:
+    """The same, where each group sends what the centre opens: the sum modulo 2^k of what its members send."""
+
+    def opened(group: str) -> Callable[[Array], Array]:
+        first = plan.members[plan.network.members[group].agents[0]]
+        assert first.summed is not None
+        assert first.grid is not None
+        grid = first.grid
+        whole, rows = first.summed, plan.network.blocks.rows(plan.network.position[group])
+
+        def send(own: Array) -> Array:
+            readings = np.zeros((len(own), plan.network.N))
+            readings[:, rows] = own
+            parts = member_messages(plan, group, readings).values()
+            return whole.opened(np.sum(list(parts), axis=0, dtype=np.uint64), grid)
+
+        return send
+
+    return replace(
+        running, deployed={**running.deployed, **{name: opened(name) for name in plan.network.members}}
+    )
 
 
 def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deployment:

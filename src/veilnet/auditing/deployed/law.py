@@ -26,9 +26,8 @@ _MOST_ROUNDING = 0.05
 _TAILS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 _LAGS = 8
 MEDIAN_SIZE = 0.6744897501960817  # half of all normal draws are smaller than this
-_LEAST_IN_MIXTURE = (
-    0.1  # every other law is tried with this part of a normal one: one stray draw refutes nothing
-)
+# every other law is tried with this part of a normal one: one stray draw refutes nothing
+_LEAST_IN_MIXTURE = 0.1
 
 LogDensity = Callable[[Array], Array]
 
@@ -72,9 +71,8 @@ def half_precision(agent: str, draws: Array, rounding: Array) -> list[Probed]:
     for column, off in zip(draws.T, rounding.tolist(), strict=True):
         _, exponents = np.frexp(column)
         spacing = np.ldexp(1.0, exponents - 11)
-        chance = np.minimum(
-            1.0, 1.05 * 2.0 * off / spacing
-        )  # the density varies by less than 5 % over a spacing
+        # the density varies by less than 5 % over a spacing
+        chance = np.minimum(1.0, 1.05 * 2.0 * off / spacing)
         telling = (chance < 0.9) & (np.abs(column) < 5.0)
         if not np.any(telling):
             continue

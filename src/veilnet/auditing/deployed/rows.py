@@ -36,13 +36,17 @@ def deployed_rows(
 ) -> list[Row]:
     """Compare what is deployed with the plan; ``chance`` is the false-alarm rate of all rows together."""
     measured = probe(deployment, seed, advance)
-    line = chance / max(1, len(measured))
-    rows = _compared(deployment)
+    return _compared(deployment) + rows_of(measured, chance) + _not_tried(deployment)
+
+
+def rows_of(measured: list[Probed], chance: float) -> list[Row]:
+    """A row for each kind of measurement; ``chance`` is the false-alarm rate of all of them together."""
+    line, rows = chance / max(1, len(measured)), []
     for check, what in _CHECKS.items():
         own = [each for each in measured if each.check == check]
         if own:
             rows.append(_row(what, own, line))
-    return rows + _not_tried(deployment)
+    return rows
 
 
 def _not_tried(deployment: Deployment) -> list[Row]:
@@ -51,9 +55,8 @@ def _not_tried(deployment: Deployment) -> list[Row]:
     if not who:
         return []
     why = (
-        f"{join_names(who)}: dither goes into the memory and comes back in later rows, so that correlations of the "
-        "noise from row to row are not tried, and its strength only as far as dither does not reach; the simulated "
-        "streams test both together."
+        f"{join_names(who)}: dither goes into the memory and comes back in later rows. So correlations of the noise "
+        "from row to row are not tested, and its strength only beyond the dither; the simulated streams test both."
     )
     what = "noise among remembered dither"
     return [Row(SECTION, what, None, LEFT_OUT, "info", why, shown=_shown(LEFT_OUT, 0))]

@@ -23,7 +23,7 @@ from veilnet.centre.streams.fusing import StreamFusion
 from veilnet.centre.streams.model import stream_model
 from veilnet.model.network import Network
 
-_Told = tuple[Mapping[str, Array], Mapping[str, float]]
+_Found = tuple[Mapping[str, Array], Mapping[str, float]]
 
 
 class _StreamPromises(Promises):
@@ -33,10 +33,7 @@ class _StreamPromises(Promises):
     """
 
     def __init__(
-        self,
-        network: Network,
-        planned: Mapping[str, Sanitizer],
-        around: Mapping[str, tuple[float, float]],
+        self, network: Network, planned: Mapping[str, Sanitizer], around: Mapping[str, tuple[float, float]]
     ) -> None:
         self.network = network
         self.full = True
@@ -75,27 +72,27 @@ def stream_by_the_model(deployment: Deployment, samples: Samples, messages: Arra
     judged = np.flatnonzero((at >= ends) & (at <= at[-1] - ends))
     moved = samples.readings - network.offset
     of_private = network.replace(public=dict(network.private), held_out=None)
-    told, stated = _told(of_private, deployment.planned, messages, at, judged, None)
-    told_raw, stated_raw = _told(of_private, raw, moved, at, judged, None)
-    now, promised = _told(network, deployment.planned, messages, at, judged, 0)
-    around = {name: (stated[name], stated_raw[name]) for name in told}
+    learned, stated = _learned(of_private, deployment.planned, messages, at, judged, None)
+    learned_raw, stated_raw = _learned(of_private, raw, moved, at, judged, None)
+    now, promised = _learned(network, deployment.planned, messages, at, judged, 0)
+    around = {name: (stated[name], stated_raw[name]) for name in learned}
     return ByTheModel(
         judged,
         _StreamPromises(network, deployment.planned, around),
         {name: (found, promised[name]) for name, found in now.items()},
-        {name: (found, told_raw[name]) for name, found in told.items()},
+        {name: (found, learned_raw[name]) for name, found in learned.items()},
         when=", now",
     )
 
 
-def _told(
+def _learned(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
     numbers: Array,
     at: Integers,
     judged: Integers,
     lag: int | None,
-) -> _Told:
+) -> _Found:
     """public name -> estimates (judged, rows) and their mean square error as the model states it.
 
     numbers: (T, sent) of the rows ``at``, counted from 0; lag: how many later rows an estimate knows, None for all.

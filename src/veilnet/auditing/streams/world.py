@@ -24,16 +24,7 @@ from veilnet.auditing.row import Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import SquareSum
 from veilnet.auditing.streams.window import Window, draw_streams
-from veilnet.auditing.world import (
-    Beside,
-    EstimatedRows,
-    Growth,
-    Sanitizers,
-    Streams,
-    When,
-    World,
-    asked_now,
-)
+from veilnet.auditing.world import Beside, EstimatedRows, Growth, Sanitizers, Streams, When, World, asked_now
 from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.share_sums import raw_where_determined
@@ -180,7 +171,7 @@ class StreamTrial:
 
 @dataclass(frozen=True, eq=False)
 class WindowCentre:
-    """Whoever goes on filtering by the plan's model, over a window.
+    """A centre that goes on filtering by the plan's model, over a window.
 
     weights: of every message of the window in the estimate of u in its middle row, now.
     """

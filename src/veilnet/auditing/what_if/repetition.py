@@ -66,11 +66,7 @@ def _divided(network: Network, releases: float) -> dict[str, Array] | Array:
 
 
 def releases_until(
-    network: Network,
-    sanitizers: Mapping[str, Sanitizer],
-    name: str,
-    least: float,
-    again: Again = "fresh",
+    network: Network, sanitizers: Mapping[str, Sanitizer], name: str, least: float, again: Again = "fresh"
 ) -> float:
     """The first number of releases after which p_j of a private parameter is below ``least``; inf: never."""
     rows = network.private[name]
@@ -111,7 +107,7 @@ def repetition_rows(
 ) -> list[Row]:
     """For each private parameter: privacy after some releases, and how many until too little privacy remains.
 
-    Of a stream every row is one more release, and privacy with hindsight counts them all: it is told once more.
+    Of a stream every row is one more release, and privacy with hindsight counts them all: it is said once more.
     """
     if network.is_stream:
         return _counted_already(network, sanitizers)

@@ -102,7 +102,7 @@ class Outcome:
 
 
 class MistakenCentre(Protocol):
-    """Whoever goes on estimating u by the plan's model."""
+    """A centre that goes on estimating u by the plan's model."""
 
     def error(self, truth: Network) -> float | None:
         """Its mean square error where another network is true; None where it is taken to notice."""

@@ -3,7 +3,7 @@
 Earlier readings in an agent's memory mask what it sends. At a start and after a missed row they are missing, so the
 agent draws its memory s from N(0, c Σ), Σ the covariance of s in the long run.
 
-**Theorem.** The error of g, at every row and whoever begins anew, does not fall as c grows. As c grows without bound
+**Theorem.** The error of g, at every row and after any restart, does not fall as c grows. As c grows without bound
 it is at least the error of a stream without gaps, for every pattern of gaps.
 *Proof.* A larger draw is the smaller one plus independent noise, so the messages tell less (data processing). Without
 bound, what the messages tell is what does not depend on the drawn s: a function of the messages that an agent without
@@ -18,7 +18,7 @@ What remains at a finite c is computed exactly. The messages of a stream in whic
 which the memory merely begins anew after that row. So are those of longer gaps, and of a start if all begin anew. The
 errors here are those of memories that begin anew between two rows: of each agent, and of all together.
 
-P_t is the error of the state after row t, Λ_t what all later rows tell of it: the error with hindsight is
+P_t is the error of the state after row t, Λ_t the information about it in all later rows: the error with hindsight is
 P_t - P_t Λ_t P_t, with Λ_{t-1} = A'(N + L'Λ_t L)A, L = I - K C, N = C'(C P C' + R)^-1 C (Bryson and Frazier). Both
 begin and end in the steady state. All patterns go through the rows side by side.
 
@@ -46,9 +46,8 @@ from veilnet.bounds.streams.steady import SMALLEST_PART, Steady, updated
 from veilnet.model.common import padded
 from veilnet.model.network import Network
 
-_MOST_ROWS = (
-    2000  # a filter that has not returned by then forgets too slowly for its gaps to be judged row by row
-)
+# a filter that has not returned by then forgets too slowly for its gaps to be judged row by row
+_MOST_ROWS = 2000
 _SETTLED = 1e-7  # of a deviation squared: an error so near the steady one has returned to it
 _ROUNDING = 1e-14  # of its deviation squared: exact numbers count as rounded by so much, as at the centre
 
@@ -181,7 +180,7 @@ class _Path:
         return found
 
     def _before(self, least: list[float], rows: Sequence[Array], later: Array) -> list[float]:
-        """The same over the rows before, which later messages tell of too: of k rows before more than usual by
+        """The same over the rows before, which later messages inform about, too: of k rows before more than usual by
         q_k' (Λ - usual Λ) q_k, q_k = F^k P a' with the filter's F = L A.
         """
         closed, apart = self._left @ self._model.transition, later - self._later

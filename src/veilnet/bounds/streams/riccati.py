@@ -92,7 +92,7 @@ def doubled(closed: Array, gained: Array, seen: Array, *, dual: bool = False) ->
     """The limit of Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' from Y = 0, by structured doubling; and that of its dual.
 
     The steps of Y are those of W -> W0 + A0'W (I - Y0 W)^-1 A0 too (Chu, Fan, Lin and Wang, 2004). With W0 = -J <= 0
-    they solve the Riccati equation of covariances, and -W is what a row and all later ones tell of the state.
+    they solve the Riccati equation of covariances, and -W is the information about the state from a row on.
 
     closed: A0, gained: Y0, seen: W0.
     dual:   whether W has to have settled as well; LinAlgError where they do not.

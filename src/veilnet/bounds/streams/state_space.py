@@ -157,10 +157,7 @@ def message_model(
     reading = seen @ enter
     reading[:, L + N :] += np.eye(N)
     transition = np.block(
-        [
-            [moves, np.zeros((base, agents.orders.total))],
-            [agents.gain @ (seen @ moves), agents.transition],
-        ]
+        [[moves, np.zeros((base, agents.orders.total))], [agents.gain @ (seen @ moves), agents.transition]]
     )
     enter = np.concatenate([enter, agents.gain @ reading])
     seen[:, coloured:] = shown.T

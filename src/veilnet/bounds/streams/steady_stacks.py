@@ -45,9 +45,8 @@ _ENOUGH = 1e-12  # of an error: a growth below this counts as rounding (bounds/s
 _SURELY_ENOUGH = 1e-15  # of a sample of the agents, so that all of them have enough, too
 # Frequencies to begin with, times how fast the filter of raw readings forgets: enough to see its sharpest peak.
 _RESOLVED = 8.0
-_ACCEPTABLE = (
-    1e-8  # at the most frequencies: a hundredth of what a certificate allows two routes to differ by
-)
+# at the most frequencies: a hundredth of what a certificate allows two routes to differ by
+_ACCEPTABLE = 1e-8
 _REGULAR = 1e-10  # the least eigenvalue of Q, units removed, for which solving with Q keeps six digits
 # A loss up to this is one of share filters; more, and the sum of what is sent need not be the best estimate.
 _NO_LOSS = 1e-6
@@ -56,7 +55,7 @@ _SAMPLE = 256  # agents that decide how many frequencies are tried; all of them 
 
 
 class SteadyOfStacks:
-    """What :class:`veilnet.bounds.streams.steady.Steady` tells of few agents, of very many.
+    """What :class:`veilnet.bounds.streams.steady.Steady` gives for few agents, for very many.
 
     sanitizers: what all of them send.
     raw:        the steady state of the best filter on raw readings.
@@ -170,9 +169,9 @@ class SteadyOfStacks:
                 return turns, sums
             if 2 * count > _MOST:
                 raise InvalidRequest(
-                    f"dynamics: the steady state of what {self._network.S} agents send cannot be computed: x changes "
-                    "too slowly from row to row, or some readings are so much sharper than others that rounding "
-                    "hides the rest; take longer rows, or give x or the sharpest readings more noise"
+                    f"dynamics: the steady state of what {self._network.S} agents send cannot be computed. Either x "
+                    "changes too slowly from row to row, or rounding of some sharp readings hides the others; take "
+                    "longer rows, or give x or the sharpest readings more noise"
                 )
             count *= 2
 

@@ -6,7 +6,7 @@ start is forgotten, the sum itself. Readings that were missed change how x̂ goe
 and are exactly accounted for.
 
 A row in which numbers are missing, lost or because the reading was missed, does not show x̂ whole, and all memories in
-one state would be too many. So the filter only goes on, and what is told of that row is the better of two: the
+one state would be too many. So the filter only goes on, and what is known of that row is the better of two: the
 filter's prediction, and the best estimate from the sum a of those that arrived *in that row*, whose covariance with x
 follows from the same recursion for those agents alone, over as many rows as memories reach back. Both errors are what
 is stated of them. A reading that was sent and did not arrive counts as missed, since the centre keeps that share.
@@ -22,8 +22,9 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.gains import Gains
 from veilnet.centre.streams.model import FilterRow
+from veilnet.centre.streams.steps import Step
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.streams.tracking import patterns
 

@@ -10,12 +10,15 @@ import numpy as np
 
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
+from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.gains import Gains
 from veilnet.centre.streams.model import StreamModel
-from veilnet.centre.streams.tracking import Smoothed, Smoother, StreamGate, Tracker
+from veilnet.centre.streams.smoothing import Smoothed, Smoother
+from veilnet.centre.streams.steps import Stated
+from veilnet.centre.streams.tracking import StreamGate, Tracker
 
 _ROWS_AT_ONCE = 2048
 
@@ -43,13 +46,13 @@ class Follower:
         found: list[Estimate] = []
         for start in range(0, max(len(stacked), 1), _ROWS_AT_ONCE):
             waiting = 0 if self._smoother is None else self._smoother.waiting
-            tracked = self._tracker.advance(
-                stacked[start : start + _ROWS_AT_ONCE], pulls=self._smoother is not None
-            )
+            rows = stacked[start : start + _ROWS_AT_ONCE]
+            with one_thread():
+                tracked = self._tracker.advance(rows, pulls=self._smoother is not None)
             self._doubts += [replace(doubt, row=doubt.row + waiting) for doubt in tracked.doubts]
             if self._smoother is None:
                 errors = [step.public for step in tracked.steps]
-                found.append(self._doubted(_public(self._model, tracked.states, errors, tracked.steps)))
+                found.append(self._doubted(_public(self._model, tracked.public, errors, tracked.steps)))
             else:
                 found.append(self._doubted(self._looked_back(self._smoother.add(tracked))))
         return _joined(found)
@@ -57,7 +60,7 @@ class Follower:
     def end(self) -> Estimate:
         """The estimates that were waiting for rows that will not come."""
         if self._smoother is None:
-            return _public(self._model, np.zeros((0, self._model.size)), [], [])
+            return _public(self._model, np.zeros((0, len(self._model.public))), [], [])
         return self._doubted(self._looked_back(self._smoother.end()))
 
     def _doubted(self, ready: Estimate) -> Estimate:
@@ -76,7 +79,8 @@ class Follower:
                 public[np.isnan(step.public)] = np.nan
                 public[np.isinf(step.public)] = np.inf
                 found[id(error)] = public
-        return _public(self._model, states, [found[id(error)] for error in errors], steps)
+        public = states @ self._model.public.T
+        return _public(self._model, public, [found[id(error)] for error in errors], steps)
 
 
 class StreamFusion:
@@ -120,7 +124,8 @@ class StreamFusion:
             self._take(numbers)
         step = self._live.step
         assert step is not None
-        found = _public(self.model, self._live.state[None, :], [step.public], [step]).one_row()
+        public = self._live.state[None, :] @ self.model.public.T
+        found = _public(self.model, public, [step.public], [step]).one_row()
         return replace(found, contradictions=tuple(self._doubts)) if self._doubts else found
 
     def _take(self, numbers: Array) -> None:
@@ -153,10 +158,10 @@ class StreamFusion:
             self._take(arrived)
 
 
-def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[Step]) -> Estimate:
-    """Estimates of the public rows from those of the state; rows with the same step and error share a covariance."""
+def _public(model: StreamModel, public: Array, errors: list[Array], steps: Sequence[Stated]) -> Estimate:
+    """Estimates of the public rows, counted from their mean; rows with the same step and error share a covariance."""
     keys = [(id(error), id(step)) for error, step in zip(errors, steps, strict=True)]
-    public = states @ model.public.T + model.public_expected
+    public = public + model.public_expected
     found = Estimate.of_rows(
         model, public, keys,
         lambda row: (errors[row], steps[row].estimable, steps[row].pattern.agents("silent")),

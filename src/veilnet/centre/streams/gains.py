@@ -13,15 +13,14 @@ which costs n² r and not n³. A row in which other numbers arrive than in that 
 the inverse of the covariance of what is new in the numbers of either, and K' the gain of all these, numbers d that
 are missing add K'_d (Z_dd)^-1 K'_d', and those that come besides take it away; nothing is inverted that exact
 numbers make singular. A memory that begins anew adds twice as many directions as it has numbers. The change is cut to
-what counts, and as it dies away the filter is back in the steady state. Where it is of half the size of the state, at
-a start say, the whole covariance is carried on, and looked at again some rows later.
+what counts, and as it dies away the filter is back in the steady state. Where most of the state is concerned, at a
+start say, the whole covariance is carried on, and looked at again some rows later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,7 +31,9 @@ from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covari
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.steady import MessageSystem, updated
+from veilnet.centre.streams.fading import Fading
 from veilnet.centre.streams.model import FilterRow
+from veilnet.centre.streams.steps import CarriedError, SteadyRow, Step
 
 # A steady state is believed when one more row changes it by less than this part; a change of it below the next is
 # none, so that what is stated is exact to a few times as much.
@@ -40,114 +41,12 @@ _SETTLED, _SMALLEST = 1e-11, 1e-10
 # Numbers that nothing new enters still count as rounded by this part of their deviation, squared.
 _ROUNDING = 1e-14
 _LOOK_AGAIN = 16  # rows, after which an error is held against a steady state again, and its change cut
+_MOST_OF_IT = 0.75  # of the state, that a change may have directions in
 _MORE = 16  # directions that rows may add to a change before it is cut to what counts
 _NEWTON_STEPS = 3  # each doubles the digits of a steady state
 _MOST_ROWS = 1024  # patterns that are remembered
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
 _STILL_VAGUE = 1e-3
-
-
-@dataclass(eq=False)
-class Step:
-    """One row of the filter: b = transition X̂ + drive, then X̂ = b + gain (z_arrived - expected - observe b).
-
-    row:    what its pattern makes of it.
-    news:   covariance of what is new in the numbers that arrived.
-    public: covariance of the error of the public rows; ``estimable`` which of them are known at all.
-    near:   the steady state that the error is counted from; None where it is carried whole.
-    factor, middle: L and M after the row; ``cut`` how many columns L had when it was last cut to what counts.
-    whole:  the error where it is carried whole.
-    age:    rows since the start, ``alike`` those of its own pattern up to it.
-    """
-
-    row: FilterRow
-    gain: Array
-    news: Array
-    public: Array
-    estimable: Booleans
-    near: SteadyRow | None = None
-    factor: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    middle: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    cut: int = 0
-    whole: Array | None = None
-    age: int = 1
-    alike: int = 1
-
-    @property
-    def pattern(self) -> Any:
-        """Of the row."""
-        return self.row.pattern
-
-    @cached_property
-    def error(self) -> Array:
-        """Covariance of X after the row."""
-        if self.near is None:
-            assert self.whole is not None
-            return self.whole
-        return np.asarray(self.near.after + self.factor @ self.middle @ self.factor.T)
-
-    @cached_property
-    def left(self) -> Array:
-        """I - gain observe."""
-        return np.asarray(np.eye(len(self.gain)) - self.gain @ self.row.observe)
-
-    @cached_property
-    def forward(self) -> Array:
-        """How the estimate before the row enters the one after it."""
-        return np.asarray(self.left @ self.row.transition)
-
-    @cached_property
-    def constant(self) -> Array:
-        """What the estimate moves by whatever arrives."""
-        return np.asarray(self.left @ self.row.drive)
-
-    @cached_property
-    def pull(self) -> Array:
-        """observe' news^-1: how what is new in a row pulls at the state before it."""
-        return np.asarray(np.linalg.solve(self.news, self.row.observe).T)
-
-    @property
-    def settled(self) -> bool:
-        """Whether another row of the same pattern is this step again."""
-        return self.near is not None and self.near.step is self
-
-
-@dataclass(eq=False)
-class SteadyRow:
-    """The filter where one pattern comes for ever.
-
-    row:    of the pattern, ``gain`` its gain.
-    before: error of X before a row; ``after`` after it.
-    public: error of the public rows.
-    observe: C of all numbers there are, each in units ``spread`` of its deviation here, (m, n).
-    cross:  P C' and ``news`` C P C' + R of these.
-    units:  deviations of X, as far as rounding lets them be known.
-    """
-
-    row: FilterRow
-    gain: Array
-    before: Array
-    after: Array
-    public: Array
-    spread: Array
-    observe: Array
-    cross: Array
-    news: Array
-    units: Array
-    step: Step | None = None
-    _places: dict[Hashable, tuple[Integers, ...]] = field(default_factory=dict)
-
-    def places(self, row: FilterRow) -> tuple[Integers, ...]:
-        """Numbers that arrive here or in a row; of these, the ones here, those in the row, only here, only there."""
-        found = self._places.get(row.pattern)
-        if found is None:
-            both = np.union1d(self.row.arrived, row.arrived)
-            here, there = np.isin(both, self.row.arrived), np.isin(both, row.arrived)
-            found = (both, *map(np.flatnonzero, (here, there, here & ~there, there & ~here)))
-            if len(self._places) >= _MOST_ROWS:
-                self._places.clear()
-            self._places[row.pattern] = found
-        return found
 
 
 class Filterable(Protocol):
@@ -197,10 +96,10 @@ class Gains:
         mean, before = self.model.first(pattern)
         return self._whole(replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean), before)
 
-    def after(self, step: Step, pattern: Hashable, moved: Array | None = None) -> Step:
+    def after(self, step: CarriedError, pattern: Hashable, moved: Array | None = None) -> Step:
         """The step of the row after one; ``moved`` is L of a change of X in it by N(0, LL') besides."""
         near = step.near
-        if near is not None and not step.factor.shape[1] and pattern == near.row.pattern and moved is None:
+        if near is not None and step.settled and pattern == near.row.pattern and moved is None:
             assert near.step is not None
             return near.step
         row = self._row(pattern)
@@ -216,6 +115,22 @@ class Gains:
             if made.near is None or made.near.row.pattern != chosen:
                 made = self._count_from(self.steady(chosen), made)
         return made
+
+    def faded(self, step: CarriedError, fading: Fading, rows: int) -> CarriedError:
+        """The error so many rows of the steady pattern after a row, ``fading`` what they make of it."""
+        near = step.near
+        assert near is not None
+        assert near.step is not None
+        factor, middle = _cut(near.units, fading.factor(rows), fading.middle_after(rows))
+        count = factor.shape[1]
+        if not count:
+            return near.step
+        shown = self.model.public @ factor
+        return CarriedError(
+            near.row, *self.stated(near.public + shown @ middle @ shown.T), near=near, factor=factor,
+            middle=middle, cut=count, age=step.age + rows,
+            alike=rows + (step.alike if step.pattern == near.row.pattern else 0),
+        )  # fmt: skip
 
     def steady(self, pattern: Hashable) -> SteadyRow | None:
         """The steady state of a pattern; None where there is none, or it cannot be computed."""
@@ -273,7 +188,7 @@ class Gains:
         """The step of a row, from the whole error before it."""
         made = updated(before, row.observe, row.floor)
         public = self.model.public @ made.error @ self.model.public.T
-        return Step(row, made.gain, made.news, *self.stated(public), whole=made.error)
+        return Step(row, *self.stated(public), gain=made.gain, news=made.news, whole=made.error)
 
     def _steady_row(self, row: FilterRow) -> SteadyRow | None:
         try:
@@ -303,25 +218,27 @@ class Gains:
         cross = before @ observe.T
         news = observe @ cross + self._floor / np.outer(spread, spread)
         found = SteadyRow(
-            row, made.gain * spread[row.arrived], before, made.error, public @ made.error @ public.T,
+            row, made.gain * spread[row.arrived], before, made.error, public @ made.error @ public.T, public,
             spread, observe, cross, news, units,
         )  # fmt: skip
         found.step = replace(self._whole(row, before), near=found, factor=np.zeros((len(before), 0)))
         return found
 
     def _count_from(self, near: SteadyRow | None, step: Step) -> Step:
-        """The step with its error counted from a steady state, where not more than half of it differs."""
+        """The step with its error counted from a steady state, where no more of it differs than is worth it."""
         if near is None:
             return step
         values, vectors = np.linalg.eigh((step.error - near.after) / np.outer(near.units, near.units))
         kept = np.abs(values) > _SMALLEST
         count = int(np.sum(kept))
-        if 2 * count > len(kept):
+        if count > _MOST_OF_IT * len(kept):
             return step
         factor = near.units[:, None] * vectors[:, kept]
         return replace(step, near=near, factor=factor, middle=np.diag(values[kept]), cut=count, whole=None)
 
-    def _changed(self, step: Step, near: SteadyRow, row: FilterRow, moved: Array | None) -> Step | None:
+    def _changed(
+        self, step: CarriedError, near: SteadyRow, row: FilterRow, moved: Array | None
+    ) -> Step | None:
         """The step of a row near a steady state; None where it moves the state otherwise, or too much changes."""
         if row.anew is None or near.row.anew != ():
             return None
@@ -334,34 +251,36 @@ class Gains:
         seen = near.observe @ factor
         half = middle @ seen.T
         news, cross, drawn = near.news + seen @ half, near.cross + factor @ half, half
-        told: Array = np.asarray(np.linalg.inv(_part(news, both)), dtype=np.float64)
-        gains = cross @ told if len(both) == len(news) else cross[:, both] @ told
-        usual = told
+        inverse_news = _inverse(_part(news, both))
+        gains = cross @ inverse_news if len(both) == len(news) else cross[:, both] @ inverse_news
+        usual = inverse_news
         if len(near.row.arrived) < len(news):
-            usual = _without(told, here, extra) if extra.size else told
+            usual = _without(inverse_news, here, extra) if extra.size else inverse_news
             seen, drawn = seen[near.row.arrived], half[:, near.row.arrived]
         factor = factor - near.gain @ seen
         middle = middle - drawn @ usual @ drawn.T
         if missing.size:
             lost = gains[:, missing]
-            inverse: Array = np.asarray(np.linalg.inv(_part(told, missing)), dtype=np.float64)
+            inverse = _inverse(_part(inverse_news, missing))
             factor, middle = _side_by_side(factor, middle, lost, inverse)
-            gains = gains - lost @ (inverse @ told[missing])
+            gains = gains - lost @ (inverse @ inverse_news[missing])
         if extra.size:
-            inverse = np.asarray(np.linalg.inv(_part(told, extra)), dtype=np.float64)
-            factor, middle = _side_by_side(factor, middle, cross[:, both] @ told[:, extra], -inverse)
+            inverse = _inverse(_part(inverse_news, extra))
+            factor, middle = _side_by_side(factor, middle, cross[:, both] @ inverse_news[:, extra], -inverse)
         cut = step.cut
         if factor.shape[1] > step.cut + _MORE or step.age % _LOOK_AGAIN == 0:
             factor, middle = _cut(near.units, factor, middle)
             cut = factor.shape[1]
-        if 2 * cut > len(factor):
+        if cut > _MOST_OF_IT * len(factor):
             return None
         shown = self.model.public @ factor
         public = near.public + shown @ middle @ shown.T
         spread = near.spread[row.arrived]
         return Step(
-            row, gains[:, there] / spread, _part(news, row.arrived) * np.outer(spread, spread),
-            *self.stated(public), near=near, factor=factor, middle=middle, cut=cut,
+            row, *self.stated(public), gain=gains[:, there] / spread,
+            news=_part(news, row.arrived) * np.outer(spread, spread),
+            near=near, factor=factor, middle=middle, cut=cut,
+            inverse=None if missing.size else _part(inverse_news, there) / spread[:, None] / spread,
         )  # fmt: skip
 
 
@@ -370,10 +289,19 @@ def _part(matrix: Array, rows: Integers) -> Array:
     return matrix if len(rows) == len(matrix) else matrix[rows[:, None], rows]
 
 
-def _without(told: Array, kept: Integers, others: Integers) -> Array:
+def _inverse(matrix: Array) -> Array:
+    """The inverse; of one number without the cost of a call."""
+    if len(matrix) == 1 and matrix[0, 0] != 0:
+        return 1 / matrix
+    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+
+
+def _without(inverse_news: Array, kept: Integers, others: Integers) -> Array:
     """The inverse of a part of a matrix, from the inverse of all of it."""
-    cross = told[kept[:, None], others]
-    return np.asarray(_part(told, kept) - cross @ np.linalg.solve(_part(told, others), cross.T))
+    cross = inverse_news[kept[:, None], others]
+    return np.asarray(
+        _part(inverse_news, kept) - cross @ np.linalg.solve(_part(inverse_news, others), cross.T)
+    )
 
 
 def _begun_anew(

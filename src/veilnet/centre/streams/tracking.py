@@ -2,12 +2,6 @@
 
 Rows in which everybody sent, once errors have settled, are taken many at a time; every other row for itself.
 
-Looking back, an estimate also uses the rows after its own, up to a lag, or all there are. With q_t = observe' news^-1
-(what was new) + (I - gain observe)' r_t and r_{t-1} = transition' q_t, r = 0 at the last row that is used, the
-estimate of X_t is that of row t plus P_t r_t, and its error P_t - P_t R_t P_t, where R follows the same recursion
-from observe' news^-1 observe (de Jong's form, which inverts no error covariance). Rows whose followers came in the
-same patterns go back together.
-
 Messages that contradict the model are found before they enter the filter. What is new in a row, the numbers that
 arrived less what the rows before make of them, is Gaussian with the covariance ``news`` of its
 :class:`veilnet.centre.streams.gains.Step`. With news = LL', q = L^-1 (what is new) is standard normal and |q|² the
@@ -30,7 +24,6 @@ after another none are believed until it has been quiet for a while: that is a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -39,7 +32,7 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.missed import MISSED
-from veilnet._core.types import Array, Booleans, Integers
+from veilnet._core.types import Array, Booleans
 from veilnet.agent.stream import Filter
 from veilnet.centre.contradictions import (
     Contradiction,
@@ -50,32 +43,35 @@ from veilnet.centre.contradictions import (
     limit_of,
     read_rate,
 )
-from veilnet.centre.streams.gains import Gains, Step
-from veilnet.centre.streams.model import Pattern, StreamModel
+from veilnet.centre.streams.fading import Fading
+from veilnet.centre.streams.gains import Gains
+from veilnet.centre.streams.model import FilterRow, Pattern, StreamModel
+from veilnet.centre.streams.steps import CarriedError, Stated, Step
 from veilnet.centre.streams.sum_model import SumModel
 
-_FEWEST_AT_ONCE, _ROWS_AT_ONCE = 128, 2048
+_FEWEST_AT_ONCE, _ROWS_AT_ONCE = 16, 2048
 _FEW_ROWS = 4  # for which a loop costs less
 _ROOM = 2.0  # of the limit of a test: what is farther off in one row is no change of x or of noises
-_BELIEVED = (
-    8  # contradictions of an agent that may be sudden changes, without so many quiet rows between two of them
-)
+# contradictions of an agent that may be sudden changes, without so many quiet rows between two of them
+_BELIEVED = 8
 _QUIET = 64
 _SMALL_STATE = 48  # above it, a product per row costs less than doubling over rows
 
 
 @dataclass(frozen=True, eq=False)
 class Tracked:
-    """What a block of rows told.
+    """What a block of rows gave.
 
-    states: (T, n), the estimate of X after each row.
-    steps:  the step of each row.
-    pulls:  (T, n), observe' news^-1 times what was new, for looking back; empty where nobody asked.
+    public: (T, public rows), the estimate of these after each row, counted from what is expected.
+    states: (T, n), that of X, for looking back; empty where nobody asked.
+    steps:  what is said of each row; its step where somebody looks back.
+    pulls:  (T, n), observe' news^-1 times what was new, likewise.
     doubts: what contradicted the model, rows counted from the first of the block.
     """
 
+    public: Array
     states: Array
-    steps: list[Step]
+    steps: list[Stated]
     pulls: Array
     doubts: list[Contradiction]
 
@@ -92,7 +88,7 @@ class Tracker:
         self.model, self.gains = model, gains
         self.gate = gate
         self.rows = 0
-        self.step: Step | None = None
+        self.step: CarriedError | None = None
         self.state: Array = np.zeros(model.size)
         self._ahead = _FEWEST_AT_ONCE
         self._fast: tuple[Step, Filter | None] | None = None
@@ -112,45 +108,55 @@ class Tracker:
         pulls:   whether somebody is going to look back.
         """
         silent, missed = patterns(self.model, stacked)
-        states = np.empty((len(stacked), self.model.size))
-        drawn = np.zeros(states.shape if pulls else (0, 0))
-        steps: list[Step] = []
+        public = np.empty((len(stacked), len(self.model.public)))
+        states = np.empty((len(stacked) if pulls else 0, self.model.size))
+        drawn = np.zeros(states.shape)
+        steps: list[Stated] = []
         doubts: list[Contradiction] = []
-        place = 0
+        place, doubtful = 0, False
         while place < len(stacked):
-            count = self._settled_rows(silent[place:], missed[place:])
+            count = 0 if doubtful else self._rows_alike(silent[place:], missed[place:], fading=not pulls)
+            rows = slice(place, place + count)
             if count:
-                rows = slice(place, place + count)
-                assert self.step is not None
                 left_out = self.gate is not None and not self.gate.keep
                 # what is too far off to be added up is left out, with the states after it
                 with np.errstate(over="ignore", invalid="ignore") if left_out else nullcontext():
-                    taken = self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
+                    taken = self._many(
+                        stacked[rows], public[rows], steps, (states[rows], drawn[rows]) if pulls else None
+                    )
                 # what comes after a row that fails is worked out in vain
-                self._ahead = min(2 * self._ahead, _ROWS_AT_ONCE) if taken == count else _FEWEST_AT_ONCE
+                doubtful = taken < count
+                self._ahead = _FEWEST_AT_ONCE if doubtful else min(2 * self._ahead, _ROWS_AT_ONCE)
                 count = taken
-                steps += [self.step] * count
             if not count:
-                count = 1
+                count, doubtful = 1, False
                 pattern = Pattern.of(silent[place], missed[place])
                 found = self._one(pattern, stacked[place], drawn[place] if pulls else None)
                 doubts += [self._contradiction(place, each) for each in found]
-                states[place] = self.state
+                public[place] = self.model.public @ self.state
+                if pulls:
+                    states[place] = self.state
                 assert self.step is not None
                 steps.append(self.step)
             place += count
             self.rows += count
-        return Tracked(states, steps, drawn, doubts)
+        return Tracked(public, states, steps, drawn, doubts)
 
-    def _settled_rows(self, silent: Booleans, missed: Booleans) -> int:
-        """How many of these rows can be taken at once: the filter has settled, and all come in its pattern."""
+    def _rows_alike(self, silent: Booleans, missed: Booleans, *, fading: bool) -> int:
+        """How many of these rows can be taken at once: all come in the pattern of the steady state that is near.
+
+        fading: whether the error may still differ from the steady one.
+        """
         step = self.step
-        if step is None or not step.settled:
+        if step is None or step.near is None:
             return 0
-        silent, missed = silent[: self._ahead], missed[: self._ahead]
-        usual, unread = (
-            np.frombuffer(each, dtype=bool) for each in (step.pattern.silent, step.pattern.missed)
-        )
+        most = self._ahead
+        if not step.settled:
+            found = step.near.responses if fading and step.near.row.anew == () else None
+            most = 0 if found is None else min(len(found.seen), most)
+        silent, missed = silent[:most], missed[:most]
+        pattern = step.near.row.pattern
+        usual, unread = (np.frombuffer(each, dtype=bool) for each in (pattern.silent, pattern.missed))
         alike = np.asarray(((silent == usual) & (missed == unread)).all(axis=1))
         count = len(alike) if alike.all() else int(np.argmin(alike))
         return count if count >= _FEW_ROWS else 0
@@ -204,30 +210,69 @@ class Tracker:
             row, agent, doubt.distance, doubt.chance, doubt.joint, past=True, sudden=doubt.sudden
         )
 
-    def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> int:
-        """Take in rows that everybody sent, up to the first that fails a test; how many they are."""
-        row = step.row
-        centred = numbers[:, row.arrived] - row.expected
-        quick = self._filter_of(step)
-        before = self.state
-        if quick is None:
-            driven = centred @ step.gain.T + step.constant
-            for place, moved in enumerate(driven):
-                before = states[place] = step.forward @ before + moved
-        else:
-            # the constant enters as one more number, which is always one
-            states[:] = quick.run(before, np.concatenate([centred, np.ones((len(centred), 1))], axis=1))
-        if drawn is not None or self.gate is not None:
-            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ row.transition.T + row.drive
-            new = centred - earlier @ row.observe.T
-            if self.gate is not None:
-                failing = self.gate.failing(step, new)
-                states = states[: failing[0][0]] if failing else states
-            if drawn is not None:
-                drawn[:] = new @ step.pull.T
+    def _many(
+        self, numbers: Array, public: Array, steps: list[Stated], back: tuple[Array, Array] | None
+    ) -> int:
+        """Take in rows of the steady pattern, up to the first that fails a test; how many they are.
+
+        back: where states and pulls go if somebody looks back.
+        """
+        step = self.step
+        assert step is not None
+        assert step.near is not None
+        steady = step.near.step
+        assert steady is not None
+        centred = numbers[:, steady.row.arrived] - steady.row.expected
+        states = self._steadily(steady, centred)
+        public[:] = states @ self.model.public.T
+        new = centred[:0]
+        if back is not None or self.gate is not None or not step.settled:
+            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ steady.row.transition.T
+            new = centred - (earlier + steady.row.drive) @ steady.row.observe.T
+        if not step.settled:
+            return self._fading(step, states, public, new, steps)
+        if self.gate is not None:
+            failing = self.gate.failing(steady, new)
+            states = states[: failing[0][0]] if failing else states
+        if back is not None:
+            back[0][: len(states)], back[1][:] = states, new @ steady.pull.T
         if len(states):
-            self.state = states[-1].copy()
+            self.state, self.step = states[-1].copy(), steady
+        steps += [steady] * len(states)
         return len(states)
+
+    def _fading(
+        self, step: CarriedError, states: Array, public: Array, new: Array, steps: list[Stated]
+    ) -> int:
+        """The same where the error after the row before, of ``step``, is not the steady one."""
+        near = step.near
+        assert near is not None
+        assert near.responses is not None
+        fading = Fading(near.responses, step.factor, step.middle, new)
+        count = len(new)
+        if self.gate is not None:
+            near_enough = fading.distances <= self.gate.least(near.row)
+            count = count if near_enough.all() else int(np.argmin(near_enough))
+        if count:
+            public += fading.moved
+            for covariance in near.public + fading.public[:count]:
+                steps.append(Stated(near.row, *self.gains.stated(covariance)))
+            self.state = states[count - 1] + fading.state(count)
+            self.step = self.gains.faded(step, fading, count)
+        return count
+
+    def _steadily(self, step: Step, centred: Array) -> Array:
+        """The states of the steady filter in these rows."""
+        quick = self._filter_of(step)
+        if quick is not None:
+            # the constant enters as one more number, which is always one
+            return quick.run(self.state, np.concatenate([centred, np.ones((len(centred), 1))], axis=1))
+        states = centred @ step.gain.T + step.constant
+        before = self.state
+        for moved in states:
+            moved += step.forward @ before
+            before = moved
+        return np.asarray(states)
 
     def _filter_of(self, step: Step) -> Filter | None:
         if self._fast is None or self._fast[0] is not step:
@@ -251,107 +296,6 @@ def patterns(model: StreamModel | SumModel, stacked: Array) -> tuple[Booleans, B
     return silent, missed
 
 
-Smoothed = tuple[Array, list[Array], list[Step]]
-"""(states, error covariances, steps) of some rows, the oldest first; rows of one kind share a covariance."""
-
-
-class Smoother:
-    """Holds rows back until ``lag`` later ones have come.
-
-    lag: how many later rows an estimate waits for; None for all of them.
-    """
-
-    def __init__(self, lag: int | None) -> None:
-        self._lag = lag
-        self._states: Array = np.zeros((0, 0))
-        self._pulls: Array = np.zeros((0, 0))
-        self._steps: list[Step] = []
-
-    @property
-    def waiting(self) -> int:
-        """How many rows are held back."""
-        return len(self._steps)
-
-    def add(self, tracked: Tracked) -> Smoothed:
-        """What can be said of after these rows too."""
-        if not self._steps:
-            self._states, self._pulls = tracked.states, tracked.pulls
-        else:
-            self._states = np.concatenate([self._states, tracked.states])
-            self._pulls = np.concatenate([self._pulls, tracked.pulls])
-        self._steps += tracked.steps
-        ready = 0 if self._lag is None else max(0, len(self._steps) - self._lag)
-        return self._back(ready)
-
-    def end(self) -> Smoothed:
-        """The rows that are still held back, as no more come."""
-        if self._lag is None or self._lag >= len(self._steps):
-            return self._all()
-        return self._back(len(self._steps))
-
-    def _back(self, ready: int) -> Smoothed:
-        """Look back at the first ``ready`` rows, each from up to ``lag`` rows later."""
-        states = self._states[:ready].copy()
-        errors: list[Array] = [np.zeros((0, 0))] * ready
-        for rows, ahead in self._alike(ready):
-            pulled, known = self._recursion(rows, ahead)
-            step = self._steps[int(rows[0])]
-            states[rows] += pulled @ step.error
-            error = step.error - step.error @ known @ step.error
-            error = (error + error.T) / 2
-            for row in rows.tolist():
-                errors[row] = error
-        steps = self._steps[:ready]
-        self._states, self._pulls, self._steps = (
-            self._states[ready:],
-            self._pulls[ready:],
-            self._steps[ready:],
-        )
-        return states, errors, steps
-
-    def _alike(self, ready: int) -> Iterator[tuple[Integers, list[Step]]]:
-        """Rows with the same step and the same steps after them, and those steps, nearest first."""
-        lag = 0 if self._lag is None else self._lag
-        groups: dict[tuple[int, ...], list[int]] = {}
-        kinds = [id(step) for step in self._steps]
-        for row in range(ready):
-            groups.setdefault(tuple(kinds[row : row + lag + 1]), []).append(row)
-        for rows in groups.values():
-            yield np.array(rows), self._steps[rows[0] + 1 : rows[0] + lag + 1]
-
-    def _recursion(self, rows: Integers, ahead: list[Step]) -> tuple[Array, Array]:
-        """(r, R) at these rows."""
-        size = self._states.shape[1]
-        pulled, known = np.zeros((len(rows), size)), np.zeros((size, size))
-        for distance in range(len(ahead), 0, -1):
-            step = ahead[distance - 1]
-            pulled = (self._pulls[rows + distance] + pulled @ step.left) @ step.row.transition
-            known = _known_before(step, known)
-        return pulled, known
-
-    def _all(self) -> Smoothed:
-        """Every row from all later ones: one way back."""
-        count, size = len(self._steps), self._states.shape[1]
-        states, errors = self._states.copy(), [np.zeros((0, 0))] * count
-        pulled, known = np.zeros(size), np.zeros((size, size))
-        for row in range(count - 1, -1, -1):
-            step = self._steps[row]
-            states[row] += step.error @ pulled
-            error = step.error - step.error @ known @ step.error
-            errors[row] = (error + error.T) / 2
-            pulled = (self._pulls[row] + pulled @ step.left) @ step.row.transition
-            known = _known_before(step, known)
-        steps, self._steps = self._steps, []
-        return states, errors, steps
-
-
-def _known_before(step: Step, known: Array) -> Array:
-    """What a row and those after it tell about the state before it, given what those after it tell of the row."""
-    told = step.pull @ step.row.observe + step.left.T @ known @ step.left
-    found = step.row.transition.T @ told @ step.row.transition
-    return np.asarray((found + found.T) / 2)
-
-
 _SEEN = 1e-12  # of the largest part of what is new, units removed: less is rounding
 
 
@@ -363,7 +307,7 @@ class StreamGate:
     keep:  name messages that contradict the model, and use them all the same.
     """
 
-    untested: tuple[str, ...] = ()  # what an agent sent before tells of what it sends
+    untested: tuple[str, ...] = ()  # what an agent sent before says about what it sends
 
     def __init__(self, model: StreamModel, rate: float, *, keep: bool = False) -> None:
         self.rate = read_rate(rate)
@@ -387,13 +331,20 @@ class StreamGate:
         sending = self.model.blocks.sizes > 0
         return limit_of(self.rate / 2 / max(1, int(np.sum(sending))), int(self.model.blocks.sizes[place]))
 
+    def least(self, row: FilterRow) -> float:
+        """Squared joint distance below which a row that came in this way passes every test."""
+        least = self._least.get(row.pattern)
+        if least is None:
+            freedom = np.bincount(self._owner[row.arrived], minlength=len(self.model.agents))
+            least = self._least[row.pattern] = least_limit(self.rate, freedom, len(row.arrived))
+        return least
+
     def _surely_passes(self, step: Step, new: Array) -> bool:
         """Whether a row is nearer than the limit of every test: most are, and need no test of each agent."""
-        least = self._least.get(step.pattern)
-        if least is None:
-            freedom = np.bincount(self._owner[step.row.arrived], minlength=len(self.model.agents))
-            least = self._least[step.pattern] = least_limit(self.rate, freedom, len(new))
+        least = self.least(step.row)
         with np.errstate(over="ignore", invalid="ignore"):
+            if step.inverse is not None:
+                return bool(0 <= new @ step.inverse @ new <= least)
             units = np.sqrt(np.diag(step.news))
             far = new / units
             try:

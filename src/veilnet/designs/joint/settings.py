@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilnet._core.progress import Progress, Teller
+from veilnet.bounds.streams.gaps import GAP_PRIVACY
 
 
 @dataclass(frozen=True)
@@ -185,12 +186,20 @@ class SearchOptions:
     seed:     what they are drawn from.
     progress: called with what is being done.
     expected: whether a search was asked for by name: then it is said where a closed form answers instead.
+    sketch:   of a stream, a curve to look at: plans are confirmed without what gaps leave, and levels of a large one
+              are followed from what is free.
     """
 
     starts: int | None = None
     seed: int = 0
     progress: Progress | None = None
     expected: bool = False
+    sketch: bool = False
+
+    @property
+    def gap_privacy(self) -> float | None:
+        """What plans have to leave around a gap; None where that is not computed."""
+        return None if self.sketch else GAP_PRIVACY
 
     @property
     def tell(self) -> Teller:

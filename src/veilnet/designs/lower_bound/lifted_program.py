@@ -108,16 +108,16 @@ def _on_agent(matrix: Array, size: int, n: int) -> Array:
     return np.stack([paired((each + each.T) / 2) for each in both])
 
 
-def lifted_design(form: LiftedForm, rows: Array, told: list[Array]) -> Array:
+def lifted_design(form: LiftedForm, rows: Array, shrinks: list[Array]) -> Array:
     """x of the relaxation at a design with shrink matrices X_i: B = vv', T̂ = (U J^-1 U') ⊗ vv', X̂_i = X_i ⊗ vv'."""
     information = form.information.copy()
-    for observe, shrink in zip(form.observe, told, strict=True):
+    for observe, shrink in zip(form.observe, shrinks, strict=True):
         information += observe.T @ shrink @ observe
     inverse = np.linalg.pinv((information + information.T) / 2, hermitian=True)
     v = (inverse @ rows.T).reshape(-1)
     v /= np.linalg.norm(v)
     public = form.public @ inverse @ form.public.T
-    parts = [np.ones(1), *(each[np.triu_indices(len(each))] for each in (public, *told))]
+    parts = [np.ones(1), *(each[np.triu_indices(len(each))] for each in (public, *shrinks))]
     a, b = np.triu_indices(v.size)
     return np.asarray(np.concatenate(parts)[:, None] * (v[a] * v[b])[None, :])
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,14 +14,12 @@ from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import knowledge
 from veilnet.designs.joint.lbfgs import Curvature
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
+from veilnet.designs.lower_bound.mixing import mixed_rows
 from veilnet.designs.lower_bound.rapidities import FirstOrder, RapidityAscent, begin, centred, raised
-from veilnet.designs.lower_bound.semidefinite import (
-    entries_of,
-    interior_point_available,
-    solve_semidefinite,
-)
+from veilnet.designs.lower_bound.semidefinite import entries_of, interior_point_available, solve_semidefinite
 from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.designs.lower_bound.splitting import Splitting
 from veilnet.model.network import Network
@@ -40,12 +39,14 @@ class ProofGoal:
     loss:    what the design loses (least loss), or the loss allowed (most privacy).
     reached: None (least loss), or the t reached, p_j >= t·weight_j (most privacy).
     floors:  position -> p_j that every design considered has, whatever its t (most privacy).
+    every:   position -> each M, of parameters of which something is asked of every direction (least loss).
     """
 
     privacy: Mapping[int, float]
     loss: float
     reached: float | None = None
     floors: Mapping[int, float] = field(default_factory=dict)
+    every: Mapping[int, Sequence[Array]] = field(default_factory=dict)
 
     def aim(self, slack: float) -> tuple[float, dict[int, float]]:
         """(β, ε) that a proof of the gap ``slack`` needs."""
@@ -72,16 +73,19 @@ def prove_least_loss(
     gap: float | None,
     *,
     design: Mapping[str, Sanitizer],
+    every: Mapping[str, Sequence[Array]] = MappingProxyType({}),
     progress: Progress | None = None,
 ) -> Proof | None:
     """A proof that reaching ``targets`` costs at least loss/(1 + gap), or as near as it gets; None for nothing.
 
     ``design`` are the sanitizers that lose so much: the search for multipliers starts there. Without a ``gap`` only
-    what takes some hundredths of a second is tried.
+    what takes some hundredths of a second is tried. ``every`` has name -> each M of what is asked of every direction,
+    G P̃ G' >= M.
     """
     places = {name: place for place, name in enumerate(network.private)}
     asked = {places[name]: target for name, target in targets.items() if target > 0}
-    return _prove(network, ProofGoal(asked, loss), gap, design, progress or silent)
+    goal = ProofGoal(asked, loss, every={places[name]: each for name, each in every.items()})
+    return _prove(network, goal, gap, design, progress or silent)
 
 
 def prove_most_privacy(
@@ -123,25 +127,52 @@ def _prove(
     design: Mapping[str, Sanitizer],
     progress: Progress,
 ) -> Proof | None:
-    if not question.privacy or not question.loss > 0:
+    if not (question.privacy or question.every) or not question.loss > 0:
         return None
-    if gap is None and SETTINGS.quick_agents < network.S:
+    if gap is None and SETTINGS.most_agents < network.S:
         return None
     standard = standard_form(network)
-    if standard.coupling is not None and (gap is None or SETTINGS.most_correlated < network.N):
+    most = SETTINGS.quick_correlated if gap is None else SETTINGS.most_correlated
+    if standard.coupling is not None and most < network.N:
         return None  # splitting the noise alone takes longer than a quick proof may
     common = None if standard.coupling is None else split_noise(standard.coupling, standard.blocks)
     form = lifted_form(network, common)
-    told = shrink_of(form, mechanisms(network, design))
-    best = _Best(form, question, SETTINGS.quick_gap if gap is None else gap)
-    _by_rapidities(best, told, progress, quick=gap is None)
-    if (
-        gap is not None
-        and not best.enough()
-        and _work_estimate(network, question) < SETTINGS.dearest_iteration
-    ):
-        _by_program(best, told, progress)
-    return None if best.found is None else best.proof(network, common)
+    shrinks = shrink_of(form, mechanisms(network, design))
+    for mixed in _mixtures(network, form, shrinks, question):
+        asked = _of_mixed(network, question, mixed) if mixed else question
+        if not asked.privacy:
+            continue
+        own = lifted_form(network, common, mixed) if mixed else form
+        best = _Best(own, asked, SETTINGS.quick_gap if gap is None else gap)
+        _by_rapidities(best, shrinks, progress, quick=gap is None)
+        dear = gap is None or _work_estimate(network, asked) >= SETTINGS.dearest_iteration
+        if not (dear or best.enough()):
+            _by_program(best, shrinks, progress)
+        if best.found is not None:
+            return best.proof(network, common, mixed)
+    return None
+
+
+def _mixtures(
+    network: Network, form: LiftedForm, shrinks: list[Array], question: ProofGoal
+) -> Iterator[dict[int, Array]]:
+    """What stands for parameters of which something is asked of every direction; last, the mean of each."""
+    if question.every:
+        plain = [j for j in question.privacy if j not in question.every]
+        with suppress(np.linalg.LinAlgError, ValueError):  # some direction is hidden altogether
+            yield mixed_rows(network, form, shrinks, plain, question.every)
+    yield {}
+
+
+def _of_mixed(network: Network, question: ProofGoal, mixed: Mapping[int, Array]) -> ProofGoal:
+    """The same question, of the combinations of rows that stand for what is asked of every direction."""
+    asked = {j: each for j, each in question.privacy.items() if j not in question.every}
+    rows = list(network.private.values())
+    for j, combined in mixed.items():
+        raw = combined @ knowledge(network).error_covariance(rows[j]) @ combined.T
+        least = max(float(np.trace(combined @ each @ combined.T)) for each in question.every[j])
+        asked[j] = (least / float(np.trace(raw)) - 1.0) * (1 - SETTINGS.clear)
+    return replace(question, privacy={j: each for j, each in asked.items() if each > 0})
 
 
 class _Best:
@@ -168,7 +199,7 @@ class _Best:
             self.found, self.least = (theorem, given), proved
         return proved
 
-    def proof(self, network: Network, common: Array | None) -> Proof | None:
+    def proof(self, network: Network, common: Array | None, mixed: Mapping[int, Array]) -> Proof | None:
         """The best, a little away from the edge and checked from the network alone."""
         assert self.found is not None
         theorem, given = self.found
@@ -183,7 +214,8 @@ class _Best:
                 j: each if j in resting else each * (1 + SETTINGS.clear) for j, each in privacy.items()
             }
         stated = {names[j]: float(privacy[j]) for j in theorem.asked}
-        proof = Proof(float(loss), stated, given, common)
+        combined = {names[j]: rows for j, rows in mixed.items() if names[j] in stated}
+        proof = Proof(float(loss), stated, given, common, combined)
         return proof if proof.holds(network) else None
 
     def enough(self, part: float = 1.0) -> bool:
@@ -196,29 +228,49 @@ class _Best:
         return _programs_of(self.form, self.question, slack)
 
 
-def _by_rapidities(best: _Best, told: list[Array], progress: Progress, *, quick: bool) -> None:
+def _by_rapidities(best: _Best, shrinks: list[Array], progress: Progress, *, quick: bool) -> None:
     """The closed form; where it proves too little, an ascent with few policies, or as many as v has entries."""
     with np.errstate(all="ignore"):
         try:
-            first = FirstOrder(best.form, tuple(best.question.privacy), told)
-            best.take(Rapidities(half_of(first.rapidity), first.proportions), first.asked)
+            first = FirstOrder(best.form, tuple(best.question.privacy), shrinks)
+            closed = _closed_form(best, first)
         except (np.linalg.LinAlgError, ValueError):
             return  # something is hidden altogether: no first-order point of this kind
         whole = sum(len(best.form.private[j]) for j in first.asked) * best.form.size
         definite = float(np.linalg.eigvalsh(best.form.information)[0]) > SETTINGS.definite
-        for policies in ([SETTINGS.few_policies] if definite and not quick else []) + [
-            1 if definite else whole
-        ]:
-            size = best.form.size * len(best.form.public) * policies * whole
-            if best.enough() or size > (SETTINGS.quick_size if quick else SETTINGS.most_size):
+        if quick and len(best.form.observe) > SETTINGS.quick_agents:
+            return
+        each = best.form.size * len(best.form.public) * whole
+        most = (SETTINGS.quick_size if quick else SETTINGS.most_size) // each
+        wanted = (SETTINGS.few_policies, 1) if definite else (whole,)
+        fitting = [policies for policies in wanted if policies <= most]
+        for policies in fitting[:1] if quick else fitting:
+            if best.enough():
                 return
             with suppress(
                 np.linalg.LinAlgError
             ):  # t went beyond floating point: what was proved before counts
-                _ascend(best, first, policies, progress, SETTINGS.quick_rounds if quick else SETTINGS.rounds)
+                rounds = SETTINGS.quick_rounds if quick else SETTINGS.rounds
+                _ascend(best, first, closed, policies, progress, rounds)
 
 
-def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, rounds: int) -> None:
+def _closed_form(best: _Best, first: FirstOrder) -> Array:
+    """The rapidities in closed form that prove most; where none prove anything, the tamest."""
+    found, least = np.zeros(0), np.inf
+    for seen in SETTINGS.seen:
+        rapidity = first.rapidity(seen)
+        with suppress(np.linalg.LinAlgError):
+            gap = best.take(Rapidities(half_of(rapidity), first.proportions), first.asked)
+            if gap <= least:
+                found, least = rapidity, gap
+        if best.enough():
+            break
+    return found if found.size else rapidity
+
+
+def _ascend(
+    best: _Best, first: FirstOrder, closed: Array, policies: int, progress: Progress, rounds: int
+) -> None:
     """Prove some fraction of what the design reaches, then as much of it as can be had (method of centres)."""
 
     def aimed(fraction: float) -> tuple[float, Array]:
@@ -226,7 +278,7 @@ def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, r
         return loss, np.array([1 + privacy[j] for j in first.asked])
 
     ascent = RapidityAscent(best.form, first.asked, first.proportions, policies)
-    t = begin(ascent, first.rapidity, policies)
+    t = begin(ascent, closed, policies)
     centre, found = SETTINGS.first_fraction, False
     for centre in (SETTINGS.first_fraction, SETTINGS.worst_fraction):
         t, found = raised(ascent, t, *aimed(centre), best.enough)
@@ -244,7 +296,7 @@ def _ascend(best: _Best, first: FirstOrder, policies: int, progress: Progress, r
         t = centred(ascent, t, *aimed(centre), curvature)
 
 
-def _by_program(best: _Best, told: list[Array], progress: Progress) -> None:
+def _by_program(best: _Best, shrinks: list[Array], progress: Progress) -> None:
     """The program with turns; stops at the gap asked.
 
     An interior-point method has the small programs solved to many digits before the splitting has found three.
@@ -253,13 +305,13 @@ def _by_program(best: _Best, told: list[Array], progress: Progress) -> None:
     entries = entries_of(best.programs(best.gap / 2))
     if entries <= SETTINGS.quick_entries:
         if not _interior(best, progress):
-            _split(best, told, progress)
+            _split(best, shrinks, progress)
     elif entries <= SETTINGS.most_entries and interior_point_available():
-        _split(best, told, progress, part=SETTINGS.first_part)
+        _split(best, shrinks, progress, part=SETTINGS.first_part)
         if not best.enough(SETTINGS.last_part):
             _interior(best, progress)
     else:
-        _split(best, told, progress)
+        _split(best, shrinks, progress)
 
 
 def _interior(best: _Best, progress: Progress) -> bool:
@@ -283,11 +335,11 @@ def _interior(best: _Best, progress: Progress) -> bool:
     return True
 
 
-def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 1.0) -> None:
+def _split(best: _Best, shrinks: list[Array], progress: Progress, *, part: float = 1.0) -> None:
     """Iterate until the gap asked is proved, aiming for less where it resists and for more where it gives way."""
     form, question, gap = best.form, best.question, best.gap
     programs = best.programs(gap / 2)
-    starts = [lifted_design(form, form.private[j], told) for j in question.privacy]
+    starts = [lifted_design(form, form.private[j], shrinks) for j in question.privacy]
     hidden = 1.0 + min(question.aim(0.0)[1].values())
     splitting = Splitting(form, programs, starts, min(1.0, SETTINGS.penalty / hidden))
     work = _work_of(programs)

@@ -17,52 +17,61 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.optimize import minimize as scipy_minimize
 
 from veilnet._core.types import Array
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.lower_bound.settings import SETTINGS
-from veilnet.plans.lower_bound.lifted_form import LiftedForm
+from veilnet.plans.lower_bound.lifted_form import LiftedForm, lifted_sum
 from veilnet.plans.lower_bound.rapidity import (
     Rapidities,
     half_of,
     in_proportion,
-    lifted_sum,
     private_vectors,
     public_columns,
 )
 
 _TINY = float(np.finfo(float).tiny)
-# Gram matrices of what an agent sees are kept this far from singular: beyond, its rapidity would be infinite.
-_SEEN = 1e-12
 
 
 class FirstOrder:
     """The multipliers ν_j of a design and the directions that follow from them.
 
     asked:    the parameters that bind, ν_j > 0: the others would only weaken the proof.
-    rapidity: t_i in closed form, (agents, m, r).
     proportions: θ_j.
+    weights:  their ν_j.
     """
 
     def __init__(self, form: LiftedForm, asked: Sequence[int], shrink: Sequence[Array]) -> None:
-        information = form.information.copy()
-        told = np.stack([h.T @ x @ h for h, x in zip(form.observe, shrink, strict=True)])
-        information += told.sum(axis=0)
+        revealed = np.zeros(form.information.shape)
+        for places, observe in form.stacks:
+            stack = np.stack([shrink[place] for place in places.tolist()])
+            flat = observe.reshape(-1, form.size)
+            revealed += flat.T @ (stack @ observe).reshape(-1, form.size)
+        information = form.information + (revealed + revealed.T) / 2
         public = np.asarray(np.linalg.solve(information, form.public.T))
         private = [np.asarray(np.linalg.solve(information, form.private[j].T)) for j in asked]
-        weights = _multipliers(form.informations, told, public, private)
+        weights = _multipliers(form, revealed, public, private)
         keep = [place for place, weight in enumerate(weights) if weight > SETTINGS.binding * weights.max()]
         self.asked = tuple(asked[place] for place in keep)
+        self.weights = weights[keep]
         scaled = [np.sqrt(weights[place]) * private[place] for place in keep]
         self.proportions = np.array(
             [np.sum(form.private[asked[place]].T * v) for place, v in zip(keep, scaled, strict=True)]
         )
-        self.rapidity = _aligning(form.informations, public, np.asarray(np.concatenate(scaled, axis=1)))
+        self._form, self._public = form, public
+        self._private = np.asarray(np.concatenate(scaled, axis=1))
+
+    def rapidity(self, seen: float) -> Array:
+        """t_i in closed form, (agents, m, r).
+
+        ``seen`` keeps the Gram matrices of what agents see so far from singular, relative: an agent with few readings
+        sees only a part, and its rapidity would be infinite. The ascent is led astray by very large ones.
+        """
+        return _aligning(self._form, self._public, self._private, seen)
 
 
-def _multipliers(informations: Array, told: Array, public: Array, private: list[Array]) -> Array:
+def _multipliers(form: LiftedForm, revealed: Array, public: Array, private: list[Array]) -> Array:
     """ν >= 0 that leave least of Σ_i tr(D_i)_+ - <X_i, D_i>, D_i = H_i(W W' - Σ ν_j V_j V_j')H_i'.
 
     That is convex in ν, and 0 where the first-order conditions hold.
@@ -70,9 +79,9 @@ def _multipliers(informations: Array, told: Array, public: Array, private: list[
     rows = [public.shape[1], *(each.shape[1] for each in private)]
     both = np.concatenate([public, *private], axis=1)
     owner = np.repeat(np.arange(len(rows)), rows)
-    values, vectors = np.linalg.eigh(both.T @ informations @ both)
+    values, vectors = np.linalg.eigh(form.grams(both))
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # Gram matrix K = root root'
-    by_row = np.diag(both.T @ told.sum(axis=0) @ both)
+    by_row = np.diag(both.T @ revealed @ both)
     first = [np.sum(public**2) / max(float(np.sum(each**2)), _TINY) for each in private]
 
     def left(logarithms: Array) -> tuple[float, Array]:
@@ -92,23 +101,27 @@ def _multipliers(informations: Array, told: Array, public: Array, private: list[
     return np.asarray(np.exp(np.clip(min(tries, key=lambda each: each.fun).x, -300.0, 300.0)))
 
 
-def _aligning(informations: Array, public: Array, private: Array) -> Array:
+def _aligning(form: LiftedForm, public: Array, private: Array, seen: float) -> Array:
     """t_i with H_i P and H_i Q orthogonal: the pencil of the Gram matrix and diag(I, -I), diagonalised together."""
     m, r = public.shape[1], private.shape[1]
     both = np.concatenate([public, private], axis=1)
-    grams = both.T @ informations @ both
-    signs = np.diag(np.repeat([1.0, -1.0], [m, r]))
+    grams = form.grams(both)
+    sizes = np.trace(grams, axis1=1, axis2=2)
+    seeing = sizes > _TINY
     found = np.zeros((len(grams), m, r))
-    for place, gram in enumerate(grams):
-        size = float(np.trace(gram))
-        if size <= _TINY:
-            continue
-        _, vectors = eigh(signs, gram / size + _SEEN * np.eye(m + r))
-        ahead = vectors[:, r:]  # the m columns with positive signs
-        tangent = -np.linalg.solve(ahead[:m].T, ahead[m:].T)  # tanh of the rapidity, (m, r)
-        left, values, right = np.linalg.svd(tangent, full_matrices=False)
-        values = np.minimum(values, 1 - _SEEN)
-        found[place] = (left * (values / np.sqrt((1 - values) * (1 + values)))) @ right
+    if not np.any(seeing):
+        return found
+    values, vectors = np.linalg.eigh(grams[seeing] / sizes[seeing, None, None] + seen * np.eye(m + r))
+    root = (vectors * np.sqrt(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    signs = np.repeat([1.0, -1.0], [m, r])
+    # S v = μ K v has the solutions v = S K^½ y, y eigenvectors of K^½ S K^½: nothing is divided by.
+    turned = np.linalg.eigh((root * signs) @ root)[1]
+    ahead = signs[:, None] * (root @ turned[:, :, r:])  # the m columns with positive signs
+    # tanh of the rapidity, (m, r)
+    tangent = -np.linalg.solve(ahead[:, :m].transpose(0, 2, 1), ahead[:, m:].transpose(0, 2, 1))
+    left, values, right = np.linalg.svd(tangent, full_matrices=False)
+    values = np.minimum(values, 1 - 1e-12)
+    found[seeing] = (left * (values / np.sqrt((1 - values) * (1 + values)))[:, None, :]) @ right
     return found
 
 

@@ -23,6 +23,7 @@ class ProofSettings:
 
     Rapidities:
 
+    seen:            how far from singular Gram matrices of what agents see are kept, one after the other.
     binding:         parameters whose multiplier is below this part of the largest do not bind, and are left out.
     other_policies:  how large the further policies begin beside the first.
     few_policies:    how many are tried where the prior leaves the sum definite; without, as many as v has entries.
@@ -34,8 +35,8 @@ class ProofSettings:
     definite:        a prior whose least information, of the raw information 1, is below this leaves the sum singular.
     quick_gap, quick_size, quick_rounds: without a gap asked for: when to stop, entries of W beyond which the closed
                      form is all, and the rounds; most_size is that of proofs asked for. Beyond quick_agents agents
-                     nothing is tried unless it is asked for.
-    most_correlated: readings up to which correlated noise is split.
+                     the closed form is all there too, beyond most_agents nothing is tried.
+    most_correlated: readings up to which correlated noise is split; quick_correlated without a gap asked for.
 
     The interior-point method, entries counted over all cones together:
 
@@ -65,6 +66,7 @@ class ProofSettings:
     nearly: float = 1.3
     dearest: float = 100.0
 
+    seen: tuple[float, ...] = (1e-12, 1e-6, 1e-4, 1e-2)
     binding: float = 1e-6
     other_policies: float = 0.1
     few_policies: int = 4
@@ -79,9 +81,11 @@ class ProofSettings:
     memory: int = 20
     definite: float = 1e-9
     quick_gap: float = 0.01
-    quick_size: int = 600
-    quick_rounds: int = 5
-    quick_agents: int = 200
+    quick_size: int = 2000
+    quick_rounds: int = 12
+    quick_correlated: int = 30
+    quick_agents: int = 2000
+    most_agents: int = 200_000
     most_size: int = 40_000
     most_correlated: int = 100
 

@@ -46,11 +46,7 @@ class ManySearch:
     """
 
     def __init__(
-        self,
-        crowd: Crowd,
-        sample: Sample,
-        options: SearchOptions,
-        effort: Effort = _ON_ALL,
+        self, crowd: Crowd, sample: Sample, options: SearchOptions, effort: Effort = _ON_ALL
     ) -> None:
         self._sample, self._tell, self._effort = sample, options.tell, effort
         self.starts = _STARTS if options.starts is None else options.starts

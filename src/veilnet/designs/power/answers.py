@@ -8,7 +8,7 @@ V_i = A_i E. Noise of covariance K_i X_i K_i' there, X_i ⪰ 0, tr X_i <= 1 (the
 of it. Two kinds of answers have a formula. One direction: <cc', xx'>/(1 + x'N x) is most for the first eigenvector of
 (I + N)^-½ cc'(I + N)^-½. All directions: W W' = ν I, W = (I + N X)^-1 c, gives X = ν^-½ (Y Y')^½ - N^-1 with
 Y = N^-1 c. The first is the best where its gradient W W' is nowhere larger than on X, the second where it is a
-covariance at all. Whoever is left has no formula: the best X gives max_Y 2<c, Y> - <Y, N Y> - |Y|_*², a problem for
+covariance at all. The agents left have no formula: the best X gives max_Y 2<c, Y> - <Y, N Y> - |Y|_*², a problem for
 :mod:`veilnet.designs.power.splitting`.
 """
 

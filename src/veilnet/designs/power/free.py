@@ -1,4 +1,4 @@
-"""Where agents may add noise for free: what readings outside their shares tell of x, and what noise costs there.
+"""Where agents may add noise for free: what readings outside their shares say about x, and what noise costs there.
 
 With R_i = L_i L_i', agent i's readings of unit noise are L_i^-1 y_i. Orthonormal columns Q_i, orthogonal to its
 share, are the directions in which noise costs no utility: A_i = Q_i'L_i^-1 H_i is what they reveal of x. Noise of
@@ -16,7 +16,7 @@ from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.types import Array
 from veilnet.designs.power.answers import best_answers, largest_squares
 
-_NOTHING = 1e-14  # of what an agent could tell of an estimate: less is rounding
+_NOTHING = 1e-14  # of an agent's part in an estimate: less is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class FreeStack:
         """X_i, (s, b, b): the noise of each that disturbs an estimate E, (L, r), most."""
         count, size, length = self.shown.shape
         seen = (self.shown.reshape(-1, length) @ estimate).reshape(count, size, -1)
-        # Whoever tells nothing of it but rounding is better left alone.
+        # An agent that adds nothing but rounding is better left alone.
         able = np.linalg.norm(seen, axis=(1, 2)) > _NOTHING * np.linalg.norm(self.shown, axis=(1, 2)) * (
             np.linalg.norm(estimate)
         )

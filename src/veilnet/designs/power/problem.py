@@ -109,11 +109,7 @@ class Certificate:
 
 
 def free_noise_problem(
-    observe: Array,
-    noise_root: Array,
-    prior_root: Array,
-    private: Sequence[Array],
-    bases: Sequence[Array],
+    observe: Array, noise_root: Array, prior_root: Array, private: Sequence[Array], bases: Sequence[Array]
 ) -> tuple[Array, Array]:
     """(C, A) with C C' = B'ΦB and A = B'Ψ'[G_j'/√tr(G_j P G_j')]_j (mathematics, section 4).
 

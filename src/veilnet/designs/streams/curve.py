@@ -30,7 +30,7 @@ _STARTS, _STARTS_OF_LARGE, _PLAIN_STARTS = 12, 4, 5
 _DISTURBANCE = 0.5
 _QUICK = 4  # rounds of a glance at a level, for where it lies
 _LAST_LOOKS = 4  # at levels near the one that a loss buys: a step of a stream costs too much for more
-_USUAL, _TOLD = 1500, 20  # evaluations of a search, and between two signs of life
+_USUAL, _SHOWN = 1500, 20  # evaluations of a search, and between two signs of life
 _CLOSE = 1e-3  # by which a level and a loss are surely beyond those of a result close by, relative
 
 Start = tuple[list[Array], float]
@@ -51,9 +51,9 @@ class _Counting(Teller):
         super().__call__(stage, self._done / (self._done + _USUAL))
 
     def count(self) -> None:
-        """One more evaluation; who asks to stop now is obeyed where the search next tells of itself."""
+        """One more evaluation; who asks to stop now is obeyed where the search next shows its progress."""
         self._done += 1
-        if self._done % _TOLD == 0:
+        if self._done % _SHOWN == 0:
             try:
                 self("search", 0.0)
             except Stopped:
@@ -91,14 +91,15 @@ class StreamCurve(Levels):
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
         self.ceiling, self.limit = self.reached(self._ceilings), self.reached(self._limits)
         self._found: dict[float, JointResult] = {}
-        self._looks: list[Tried] = []
+        self._sketch = options.sketch and not small
+        self._looks: list[Tried] = [Tried(self.ceiling, self._free)] if self._sketch else []
 
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
         if level not in self._found:
             known = bool(self._looks)
-            found = self._search(level, self._starts)
-            if known and not self.stopped:
+            found = self._follow(level) if self._sketch else self._search(level, self._starts)
+            if known and not self._sketch and not self.stopped:
                 near = self._follow(level)
                 found = replace(
                     min(near, found, key=lambda each: each.loss),
@@ -134,11 +135,7 @@ class StreamCurve(Levels):
         return self._aimed(polished, near, level, loss)
 
     def _aimed(
-        self,
-        look: Callable[[float], JointResult],
-        near: JointResult,
-        level: float | None,
-        loss: float | None,
+        self, look: Callable[[float], JointResult], near: JointResult, level: float | None, loss: float | None
     ) -> JointResult:
         """What is found at a level; or at the one that a loss buys, which is close to that of a result."""
         if level is not None:
@@ -149,9 +146,7 @@ class StreamCurve(Levels):
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
-        race = Race(self.objective, LeastLoss(0 * self.weights), self._tell, self._pace)
-        race.know([self.sharing])
-        free = Tried(self.ceiling, race.result())
+        free = Tried(self.ceiling, self._free)
         top = Tried(min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit))
 
         def glance(level: float) -> JointResult:
@@ -174,7 +169,14 @@ class StreamCurve(Levels):
             inside, _ = self.affordable(
                 self._follow, budget, inside, outside, free=self.ceiling, steps=_LAST_LOOKS
             )
-        return replace(inside.found or race.result(), interrupted=self.stopped)
+        return replace(inside.found or self._free, interrupted=self.stopped)
+
+    @property
+    def _free(self) -> JointResult:
+        """What share filters give without loss."""
+        race = Race(self.objective, LeastLoss(0 * self.weights), self._tell, self._pace)
+        race.know([self.sharing])
+        return race.result()
 
     def _least_loss(self, level: float) -> LeastLoss:
         return LeastLoss.between(self.targets(level), self._ceilings, self._limits)

@@ -66,7 +66,7 @@ class StreamObjective:
         information = model.view.T @ passed @ model.view
         transition = model.transition - cross @ model.view
         noise = model.noise - cross @ model.cross.T
-        # Σ, the error of the state before its row has come, and Y, what its row and all later ones tell of it.
+        # Σ, the error of the state before its row has come, and Y, the information about it from that row on.
         before, seen = doubled(
             transition, (noise + noise.T) / 2, -(information + information.T) / 2, dual=True
         )

@@ -111,8 +111,8 @@ class StreamTradeoff(Tradeoff):
         dynamics = self.verdict.network.dynamics
         if dynamics is None or not dynamics.stable:
             raise CannotKeep(
-                f"privacy: for free, {name} is as hidden as silence leaves it, and on a stream that partly wanders "
-                f"off no plan is known that is paid for and keeps it so; give_up={name!r} (--give-up) allows less"
+                f"privacy: for free, {name} is as hidden as by silence. On a stream that partly wanders off, no "
+                f"paid-for plan is known that keeps it so; give_up={name!r} (--give-up) allows less"
             )
 
     def _telling_nothing_of(self, names: list[str], *, sharing: bool = False) -> JointState:
@@ -135,7 +135,7 @@ class StreamTradeoff(Tradeoff):
         return knowledge_of(self.verdict.network, None)
 
     def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
-        """Everything but what tells of the parameters at their limit, less what other targets ask."""
+        """Everything but what informs about the parameters at their limit, less what other targets ask."""
         network, floors = self.verdict.network, asked.floors
         if network.dynamics is None or not network.dynamics.stable:
             name = near[0]
@@ -144,11 +144,11 @@ class StreamTradeoff(Tradeoff):
                 "wanders off what tells nothing of it cannot be found; ask for a little less than its limit of "
                 f"{number(self.verdict.limit[name])}"
             )
-        untold = [*near, *self._hidden(floors)]
-        knowledge = self._telling_nothing_of(untold)
+        unseen = [*near, *self._hidden(floors)]
+        knowledge = self._telling_nothing_of(unseen)
         others = np.array(
             [
-                0.0 if name in untold else max(target, floors.get(name, 0.0))
+                0.0 if name in unseen else max(target, floors.get(name, 0.0))
                 for name, target in asked.targets.items()
             ]
         )

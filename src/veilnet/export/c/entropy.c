@@ -7,11 +7,11 @@
 #include "esp_random.h"
 #include "esp_wifi.h"
 
+/* The transmitting power is known once the radio was started; its mode is known, and set, before. */
 int veilnet_system_entropy(void *context, uint8_t *bytes, size_t count) {
-    wifi_mode_t mode = WIFI_MODE_NULL;
+    int8_t power = 0;
     const int *fed = context;
-    int is_on = fed ? *fed == 1 : esp_wifi_get_mode(&mode) == ESP_OK && mode != WIFI_MODE_NULL;
-    if (!is_on) return 1;
+    if (fed ? *fed != 1 : esp_wifi_get_max_tx_power(&power) != ESP_OK) return 1;
     esp_fill_random(bytes, count);
     return 0;
 }

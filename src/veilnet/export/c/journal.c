@@ -140,9 +140,9 @@ static int change_page(veilnet_journal *journal) {
     journal->end = HEAD;
     journal->generation++;
     if (flash->erase(flash->context, journal->which) != 0) return 0;
-    store_whole(bytes, journal->told, sizeof journal->told);
+    store_whole(bytes, journal->last_kept, sizeof journal->last_kept);
     if (journal->sequence &&
-        !write_record(journal, RESERVED, journal->sequence, journal->epoch, bytes, sizeof journal->told))
+        !write_record(journal, RESERVED, journal->sequence, journal->epoch, bytes, sizeof journal->last_kept))
         return 0;
     for (record each = next_waiting(journal, old, HEAD); each.kind == KEPT;
          each = next_waiting(journal, old, each.place + RECORD(each.count)))
@@ -183,11 +183,11 @@ static veilnet_journal_status resume(veilnet_journal *journal) {
         if (each.kind == 0) return change_page(journal) ? VEILNET_JOURNAL_OK : VEILNET_JOURNAL_FAULT;
         if (each.sequence > journal->sequence) journal->sequence = each.sequence;
         if (each.epoch > journal->epoch) journal->epoch = each.epoch;
-        if (each.kind == KEPT && each.epoch > journal->told) journal->told = each.epoch;
+        if (each.kind == KEPT && each.epoch > journal->last_kept) journal->last_kept = each.epoch;
         if (each.kind == RESERVED && each.count) {
-            uint8_t told[8];
-            if (!read_at(journal->flash, journal->which, each.place + FRONT, told, sizeof told)) return VEILNET_JOURNAL_FAULT;
-            journal->told = whole(told, sizeof told);
+            uint8_t kept[8];
+            if (!read_at(journal->flash, journal->which, each.place + FRONT, kept, sizeof kept)) return VEILNET_JOURNAL_FAULT;
+            journal->last_kept = whole(kept, sizeof kept);
         }
         journal->end += RECORD(each.count);
     }
@@ -233,7 +233,7 @@ veilnet_journal_status veilnet_journal_keep(veilnet_journal *journal, const uint
     if (journal->end + RECORD(count) > journal->flash->page) return VEILNET_JOURNAL_FULL;
     if (!write_record(journal, KEPT, journal->sequence, journal->epoch, bytes, count))
         return ended(journal, VEILNET_JOURNAL_FAULT);
-    journal->told = journal->epoch;
+    journal->last_kept = journal->epoch;
     return VEILNET_JOURNAL_OK;
 }
 

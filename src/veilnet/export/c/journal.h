@@ -27,7 +27,7 @@ typedef struct {
     const veilnet_flash *flash;
     uint8_t store[VEILNET_STORE];
     uint64_t sequence, epoch; /* the last that were taken */
-    uint64_t told;            /* the last epoch whose message was kept: what a message says it comes "after" */
+    uint64_t last_kept;        /* the last epoch whose message was kept: what a message says it comes "after" */
     size_t which, end;        /* page in use, and where its records end */
     uint32_t generation;
     int usable;

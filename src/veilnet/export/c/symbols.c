@@ -10,15 +10,43 @@ double veilnet_number(const veilnet_message *message, size_t place) {
     return place < VEILNET_NUMBERS ? (double)message->steps[place] : (double)NAN;
 }
 
+#if VEILNET_WINDOW > 1
+#define COLUMNS (VEILNET_READINGS / VEILNET_WINDOW)
+
+/* Mean, standard deviation and slope of each column of a window; none of a column is a number where a reading is not. */
+static void features_of(const double *readings, double *known) {
+    const double middle = (VEILNET_WINDOW - 1) / 2.0, moment = VEILNET_WINDOW * (1.0 * VEILNET_WINDOW * VEILNET_WINDOW - 1) / 12;
+    for (size_t k = 0; k < COLUMNS; k++, known += 3) {
+        double mean = 0.0, square = 0.0, slope = 0.0;
+        for (size_t t = 0; t < VEILNET_WINDOW; t++) {
+            mean += readings[t * COLUMNS + k];
+            slope += ((double)t - middle) / moment * readings[t * COLUMNS + k];
+        }
+        mean /= VEILNET_WINDOW;
+        for (size_t t = 0; t < VEILNET_WINDOW; t++) {
+            double off = readings[t * COLUMNS + k] - mean;
+            square += off * off;
+        }
+        known[0] = mean, known[1] = sqrt(square / VEILNET_WINDOW), known[2] = slope;
+    }
+}
+#endif
+
 /* What the readings say of the public quantity; 0 where one of them is not a number or outside the range of the calibration. */
 static int share_of(const double *readings, double *share) {
     double hidden[VEILNET_HIDDEN], most = -HUGE_VAL, total = 0.0;
-    for (size_t k = 0; k < VEILNET_READINGS; k++)
-        if (!(readings[k] >= veilnet_low[k] && readings[k] <= veilnet_high[k])) return 0;
+#if VEILNET_WINDOW > 1
+    double known[VEILNET_FEATURES];
+    features_of(readings, known);
+#else
+    const double *known = readings;
+#endif
+    for (size_t k = 0; k < VEILNET_FEATURES; k++)
+        if (!(known[k] >= veilnet_low[k] && known[k] <= veilnet_high[k])) return 0;
     for (size_t h = 0; h < VEILNET_HIDDEN; h++) {
         hidden[h] = 0.0;
-        for (size_t k = 0; k < VEILNET_READINGS; k++)
-            hidden[h] += (readings[k] - veilnet_mean[k]) / veilnet_scale[k] * veilnet_enter[k][h];
+        for (size_t k = 0; k < VEILNET_FEATURES; k++)
+            hidden[h] += (known[k] - veilnet_mean[k]) / veilnet_scale[k] * veilnet_enter[k][h];
         hidden[h] = fmax(hidden[h] + veilnet_bias[h], 0.0);
     }
     for (size_t c = 0; c < VEILNET_SHARES; c++) {

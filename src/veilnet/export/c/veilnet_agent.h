@@ -1,7 +1,7 @@
 /* An agent of veilnet in C99: what may leave of a reading, and nothing else. No allocation, no state but what you hold.
  *
  * veilnet_plan.h holds the numbers of one agent and is written by "veilnet export". The steps are those of
- * docs/reference/formats.md, "What an agent does with a reading": given the same random bytes, this code and veilnet's own
+ * docs/reference/protocol.md, "What an agent does with a reading": given the same random bytes, this code and veilnet's own
  * agent send the same numbers.
  */
 #ifndef VEILNET_H
@@ -33,7 +33,7 @@ double veilnet_number(const veilnet_message *message, size_t place);
 
 #if VEILNET_KEPT == 0
 
-/* What may leave of VEILNET_READINGS readings. */
+/* What may leave of VEILNET_READINGS readings: of a row, or of VEILNET_WINDOW rows one after the other. */
 veilnet_status veilnet_sanitize(const double *readings, veilnet_entropy draw, void *context, veilnet_message *out);
 
 #else

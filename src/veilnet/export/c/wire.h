@@ -1,4 +1,4 @@
-/* What goes over the wire: messages with their seal, and receipts (docs/reference/formats.md, "Message"). */
+/* What goes over the wire: messages with their seal, and receipts (docs/reference/protocol.md). */
 #ifndef VEILNET_WIRE_H
 #define VEILNET_WIRE_H
 

@@ -15,11 +15,7 @@ from veilnet.verdict.exact_test import Verdict
 
 
 def alternating_plan(
-    verdict: Verdict,
-    targets: Mapping[str, float],
-    *,
-    sweeps: int = 20,
-    progress: Progress | None = None,
+    verdict: Verdict, targets: Mapping[str, float], *, sweeps: int = 20, progress: Progress | None = None
 ) -> Plan:
     """The plan Algorithm 3 reaches after so many sweeps; ``details["sweeps"]`` has utility and privacy after each."""
     network = verdict.network

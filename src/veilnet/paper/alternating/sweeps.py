@@ -63,11 +63,7 @@ class AlternatingResult:
 
 
 def alternate(
-    form: StandardForm,
-    targets: Array,
-    *,
-    sweeps: int = 20,
-    progress: Progress | None = None,
+    form: StandardForm, targets: Array, *, sweeps: int = 20, progress: Progress | None = None
 ) -> AlternatingResult:
     """Algorithm 3: ``sweeps`` rounds of one-agent optimisation from (near) silence.
 

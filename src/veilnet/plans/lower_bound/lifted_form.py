@@ -9,7 +9,7 @@ Only U'U and G_j'G_j matter, so dependent rows are compressed to rank(U) and ran
 **Correlated noise.** Let the noise, each agent's own part white, have covariance R = I + E. Split it as R' = D
 + F F' with D block diagonal over agents and positive definite, F of k columns. Then y = H x + F w + d with w ~
 N(0, I) independent of d ~ N(0, D) is the same model. Give the centre the larger unknown (x, w): prior
-information J0 ⊕ I, readings D^-½ (H, F), independent noise. What a mechanism (C_i, Θ_i) tells of (x, w) is Σ_i
+information J0 ⊕ I, readings D^-½ (H, F), independent noise. A mechanism (C_i, Θ_i) adds the information Σ_i
 (·)'X_i(·) with X_i = D_i^½ C_i'(C_i D_i C_i' + Θ_i)^+ C_i D_i^½, which lies between 0 and I whatever the
 mechanism; the error of U x and of G_j x is that of (U, 0)(x, w) and (G_j, 0)(x, w). So a bound for the larger
 model is one for the network. F is kept narrow (D as large as it may be), since the price of a proof grows
@@ -22,6 +22,7 @@ how :mod:`.theorem` reads targets and bounds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +30,8 @@ import numpy as np
 from scipy.linalg import qr
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.types import Array
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array, Integers
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
 
@@ -66,30 +68,55 @@ class LiftedForm:
         return int(self.information.shape[0])
 
     @cached_property
-    def informations(self) -> Array:
-        """N_i = H_i'H_i, (agents, L, L)."""
-        found = np.empty((len(self.observe), self.size, self.size))
+    def stacks(self) -> list[tuple[Integers, Array]]:
+        """Agents of one size and what they observe, (places, H (s, n, L)), a few thousand at a time."""
         by_size: dict[int, list[int]] = {}
         for place, observe in enumerate(self.observe):
             by_size.setdefault(len(observe), []).append(place)
-        for places in by_size.values():
-            stack = np.stack([self.observe[place] for place in places])
+        found = []
+        for size, places in by_size.items():
+            for part in parts(len(places), max(size, self.size), self.size):
+                here = places[part]
+                found.append((np.array(here, dtype=np.intp), np.stack([self.observe[at] for at in here])))
+        return found
+
+    @cached_property
+    def informations(self) -> Array:
+        """N_i = H_i'H_i, (agents, L, L)."""
+        found = np.empty((len(self.observe), self.size, self.size))
+        for places, stack in self.stacks:
             found[places] = stack.transpose(0, 2, 1) @ stack
         return found
 
+    def grams(self, columns: Array) -> Array:
+        """V'N_i V of every agent, (agents, k, k), for V (L, k)."""
+        found = np.empty((len(self.observe), columns.shape[1], columns.shape[1]))
+        for places, stack in self.stacks:
+            shown = stack @ columns
+            found[places] = shown.transpose(0, 2, 1) @ shown
+        return found
 
-def lifted_form(network: Network, common: Array | None = None) -> LiftedForm:
+    def lifted_sum(self, small: Array) -> Array:
+        """Σ_i N_i ⊗ S_i for S_i of shape (a, b): (L a, L b), x's coordinate slowest."""
+        total = np.zeros((self.size * small.shape[1], self.size * small.shape[2]))
+        for places, stack in self.stacks:
+            total += lifted_sum(stack.transpose(0, 2, 1) @ stack, small[places])
+        return total
+
+
+def lifted_form(
+    network: Network, common: Array | None = None, mixed: Mapping[int, Array] | None = None
+) -> LiftedForm:
     """The lifted form of a network with any prior, any noise, any number of public and private rows.
 
     ``common`` is F of :func:`split_noise`, (N, k), for correlated noise; found anew when it is not given.
+    ``mixed`` has position -> B, (any, r): the parameter is then B g.
     """
     form = standard_form(network)
     network = network.common_apart
     observe, information = form.observe, form.information
     nuisance, slack = 0, 0.0
-    roots: tuple[Array, ...] = tuple(
-        np.asarray(np.linalg.cholesky(network.R.block(i))) for i in range(network.S)
-    )
+    roots = _own_roots(network)
     if form.coupling is not None:
         common = split_noise(form.coupling, form.blocks) if common is None else common
         own, slack = _own_noise(form.coupling, form.blocks, common)
@@ -104,7 +131,10 @@ def lifted_form(network: Network, common: Array | None = None) -> LiftedForm:
         information=information,
         observe=tuple(observe[form.blocks.rows(i)] for i in range(form.blocks.count)),
         public=_compressed(form.public, nuisance),
-        private=tuple(_compressed(rows, nuisance) for rows in form.private),
+        private=tuple(
+            _compressed(_mixed(rows, (mixed or {}).get(place)), nuisance)
+            for place, rows in enumerate(form.private)
+        ),
         roots=roots,
         conditioning=float(network.conditioning),
         slack=slack,
@@ -147,6 +177,33 @@ def _own_noise(coupling: Array, blocks: Blocks, common: Array) -> tuple[Array, f
     difference = float(np.linalg.norm(whole - own - shared)) + 1e2 * _EPS * len(whole)
     relative = difference / float(np.linalg.eigvalsh(whole)[0])
     return own, relative / (1 - relative) if relative < 1 else np.inf
+
+
+def lifted_sum(informations: Array, small: Array) -> Array:
+    """Σ_i N_i ⊗ S_i for S_i of shape (a, b): (L a, L b), x's coordinate slowest."""
+    count, length = informations.shape[:2]
+    a, b = small.shape[1:]
+    total = informations.reshape(count, -1).T @ small.reshape(count, -1)
+    return np.asarray(
+        total.reshape(length, length, a, b).transpose(0, 2, 1, 3).reshape(length * a, length * b)
+    )
+
+
+def _own_roots(network: Network) -> tuple[Array, ...]:
+    """The lower triangle of each agent's own noise."""
+    found: list[Array] = [np.zeros(0)] * network.S
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
+        for place, root in zip(group.agents.tolist(), roots, strict=True):
+            found[place] = root
+    return tuple(found)
+
+
+def _mixed(rows: Array, mixed: Array | None) -> Array:
+    """B G with tr(B G P G'B') = 1."""
+    if mixed is None:
+        return rows
+    combined = mixed @ rows
+    return np.asarray(combined / np.linalg.norm(combined))
 
 
 def _white(own: Array, rows: Array, blocks: Blocks) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -22,19 +22,23 @@ class Proof(Frozen):
     """No linear mechanism loses at most ``loss`` and hides every parameter in ``privacy`` at least as it says.
 
     loss:        a utility loss β.
-    privacy:     name -> p_j.
+    privacy:     name -> p_j; where ``mixed`` has the name, that of the combination B g_j.
     multipliers: of the theorem with turns, one for each name (:mod:`veilnet.plans.lower_bound.theorem`), or the
                  rapidities of the other (:mod:`veilnet.plans.lower_bound.rapidity`).
     common:      how correlated noise was split, (N, k); None where agents' noises are independent.
+    mixed:       name -> B, (any, r_j), for parameters of which something is asked of every direction.
     """
 
     loss: float
     privacy: Mapping[str, float]
     multipliers: tuple[Multipliers, ...] | Rapidities
     common: Array | None = None
+    mixed: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "privacy", MappingProxyType(dict(self.privacy)))
+        object.__setattr__(self, "mixed", MappingProxyType(dict(self.mixed)))
+        make_read_only([*self.mixed.values()])
         make_read_only(self.common)
         if isinstance(self.multipliers, Rapidities):
             make_read_only([self.multipliers.half, self.multipliers.proportions])
@@ -44,7 +48,7 @@ class Proof(Frozen):
 
     def theorem(self, network: Network) -> Inequality:
         """The theorem on this network; ValueError where the multipliers were made for another kind of network."""
-        unknown = [name for name in self.privacy if name not in network.private]
+        unknown = [name for name in [*self.privacy, *self.mixed] if name not in network.private]
         if unknown:
             raise ValueError(f"proof: {unknown[0]!r} is no private parameter of the network")
         places = {name: place for place, name in enumerate(network.private)}
@@ -52,7 +56,11 @@ class Proof(Frozen):
             raise ValueError("proof: made for another noise than the network's")
         if self.common is not None and (self.common.ndim != 2 or self.common.shape[0] != network.N):
             raise ValueError(f"proof: the common noise should have {network.N} rows")
-        form = lifted_form(network, self.common)
+        for name, rows in self.mixed.items():
+            fits = rows.ndim == 2 and rows.shape[1] == len(network.private[name])
+            if not (fits and np.all(np.isfinite(rows)) and np.any(network.private[name].T @ rows.T)):
+                raise ValueError(f"proof: what is mixed of {name} does not fit its rows")
+        form = lifted_form(network, self.common, {places[name]: rows for name, rows in self.mixed.items()})
         asked = tuple(places[name] for name in self.privacy)
         if isinstance(self.multipliers, Rapidities):
             return RapidityTheorem(form, asked, self.multipliers)

@@ -69,16 +69,6 @@ def half_of(rapidity: Array) -> Array:
     return np.asarray(rapidity @ ((vectors * grown[:, None, :]) @ vectors.transpose(0, 2, 1)))
 
 
-def lifted_sum(informations: Array, small: Array) -> Array:
-    """Σ_i N_i ⊗ S_i for S_i of shape (a, b): (L a, L b), x's coordinate slowest."""
-    count, length = informations.shape[:2]
-    a, b = small.shape[1:]
-    total = informations.reshape(count, -1).T @ small.reshape(count, -1)
-    return np.asarray(
-        total.reshape(length, length, a, b).transpose(0, 2, 1, 3).reshape(length * a, length * b)
-    )
-
-
 def public_columns(public: Array, count: int) -> Array:
     """(L m k, k): column b has u_a where W has w_ab."""
     rows, length = public.shape
@@ -123,12 +113,12 @@ class RapidityTheorem(Inequality):
             raise ValueError("rapidities: the tanh of half of each should be below 1")
         grown, moved = rotations(half)
         count = half.shape[1] // m
-        main = lifted_sum(form.informations, grown @ grown)
+        main = form.lifted_sum(grown @ grown)
         main += np.kron(form.information, np.eye(half.shape[1]))
         self._basis = in_proportion(private, proportions)
         self._private = private @ self._basis
-        cross = lifted_sum(form.informations, grown @ moved) @ self._basis
-        taken = self._basis.T @ lifted_sum(form.informations, moved.transpose(0, 2, 1) @ moved) @ self._basis
+        cross = form.lifted_sum(grown @ moved) @ self._basis
+        taken = self._basis.T @ form.lifted_sum(moved.transpose(0, 2, 1) @ moved) @ self._basis
         known = self._basis.T @ np.kron(form.information, np.eye(rows)) @ self._basis
         columns = public_columns(form.public, count)
         both = np.concatenate([cross, columns], axis=1)

@@ -222,14 +222,14 @@ function showSliders(loaded) {
   const slider = $("public");
   if (resting(slider)) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
   const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
-  told($("public-told"), slider, `${each.join("; ")}: ${loaded.public.grown}`);
+  describe($("public-words"), slider, `${each.join("; ")}: ${loaded.public.grown}`);
   if ($("private").dataset.labels !== JSON.stringify(loaded.private.map((p) => p.label))) makePrivate(loaded);
   loaded.private.forEach((parameter, place) => {
     const input = $(`private-${place}`);
     input.disabled = parameter.always_free;
     if (resting(input)) input.value = privatePlace(parameter);
     const words = parameter.unlimited ? "cannot be estimated at all" : parameter.words;
-    told($(`private-told-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
+    describe($(`private-words-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
   });
   showChoices(loaded);
   text("by-search", loaded.by_search);
@@ -244,7 +244,7 @@ function showChoices(loaded) {
   }
 }
 
-function told(output, input, words) {
+function describe(output, input, words) {
   if (output.textContent !== words) output.textContent = words;
   input.setAttribute("aria-valuetext", words);
 }
@@ -257,7 +257,7 @@ function makePrivate(loaded) {
     label.textContent = parameter.label;
     const input = Object.assign(document.createElement("input"), { type: "range", id: `private-${place}`, min: 0, max: 1000, step: 1 });
     input.addEventListener("input", () => ask({ privacy: privacies(place) }));
-    const output = Object.assign(document.createElement("output"), { id: `private-told-${place}` });
+    const output = Object.assign(document.createElement("output"), { id: `private-words-${place}` });
     output.htmlFor = input.id;
     box.append(label, input, output);
     const more = moreOf(parameter, place, loaded.private.length);
@@ -459,13 +459,13 @@ function makeJob(name) {
 let traced = "";
 async function watch() {
   try {
-    const told = await call("api/jobs");
-    const states = JSON.stringify(Object.entries(told.jobs).map(([name, job]) => [name, job.state]));
-    if (!asking && (told.version !== version || states !== traced)) {
+    const answer = await call("api/jobs");
+    const states = JSON.stringify(Object.entries(answer.jobs).map(([name, job]) => [name, job.state]));
+    if (!asking && (answer.version !== version || states !== traced)) {
       traced = states;
       show(await call("api/view"));
     } else {
-      showJobs(told.jobs);
+      showJobs(answer.jobs);
     }
   } catch {
     trouble("The studio does not answer any more. It was ended, perhaps; start it again with veilnet studio.");

@@ -76,9 +76,9 @@ class StreamVerdict(Verdict):
         root = np.linalg.cholesky(stationary)
         left = np.linalg.solve(root, np.linalg.solve(root, stationary - left_of_it).T)
         values, vectors = np.linalg.eigh((left + left.T) / 2)
-        untold = returning @ np.linalg.solve(root.T, vectors[:, values < _SHORTFALL])
+        unseen = returning @ np.linalg.solve(root.T, vectors[:, values < _SHORTFALL])
         wandering = self.known.steady.unbounded[: self.network.L]
-        columns = np.concatenate([wandering, untold], axis=1)
+        columns = np.concatenate([wandering, unseen], axis=1)
         return np.asarray(np.linalg.qr(columns)[0]) if columns.shape[1] else columns
 
     @cached_property
@@ -146,11 +146,10 @@ def in_numbers(network: Network, shares: ShareFilters) -> str:
     """How much each agent sends in a row and keeps from row to row, in words."""
     parts, orders = [], shares.orders
     for place, agent in enumerate(network.agents[:_AGENTS_IN_WORDS]):
-        kept = f", keeping {orders[agent]}" if orders[agent] else ", keeping none"
-        parts.append(f"{agent} {int(shares.ranks[place])}{kept}")
+        parts.append(f"{agent} {int(shares.ranks[place])} ({orders[agent]})")
     more = network.S - len(parts)
-    return f"Numbers sent in a row, and kept from row to row: {'; '.join(parts)}" + (
-        f"; and {more} more agents." if more else "."
+    return f"Numbers sent per row (and kept in memory): {', '.join(parts)}" + (
+        f", and {more} more agents." if more else "."
     )
 
 

@@ -1,0 +1,94 @@
+"""The sum over agents in parts: several centres, or the workers of a stream processor, add up, and one merges.
+
+Where agents' noises are independent, an estimate needs of an epoch only the sum over agents of an L x L matrix and an
+L vector (mathematics, section 1). Any part of the agents may be added up anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import Array
+from veilnet.centre.fusion import Fusion
+from veilnet.centre.messages import CentreModel
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """What some agents sent of one epoch.
+
+    information: (L, L), the sum of A'A over their whitened rows A. vector: (L,), of A' times their whitened messages.
+    agents:      how many they are.
+    """
+
+    information: Array
+    vector: Array
+    agents: int
+
+    def __add__(self, other: PartialSum) -> PartialSum:
+        return PartialSum(
+            self.information + other.information, self.vector + other.vector, self.agents + other.agents
+        )
+
+
+def partial_sum(fusion: Fusion, messages: Mapping[str, Array]) -> PartialSum:
+    """The sum over some agents of one epoch; of none it is the beginning of a keyed state.
+
+    fusion:   of a plan for single rows with independent noise. messages: agent -> its message, (M_i,), each once.
+    """
+    model = _model_of(fusion)
+    length = model.observe.shape[1]
+    information, vector = np.zeros((length, length)), np.zeros(length)
+    places = {agent: place for place, agent in enumerate(model.agents)}
+    for agent, message in messages.items():
+        if agent not in places:
+            raise InvalidRequest(f"messages: expected agents of the plan, found {agent!r}; leave it out")
+        block = model.blocks.rows(places[agent])
+        rows = np.arange(model.blocks.total)[block]
+        values = np.asarray(message, dtype=float)
+        if values.shape != rows.shape or not np.isfinite(values).all():
+            raise InvalidRequest(
+                f"messages[{agent!r}]: expected {len(rows)} finite numbers, found {values.tolist()!r}; an agent that "
+                "missed its reading is left out"
+            )
+        observed = model.observe[rows]
+        information += observed.T @ observed
+        vector += model.whiten.applied(np.ascontiguousarray(observed.T), rows) @ (
+            values - model.expected[rows]
+        )
+    return PartialSum(information, vector, len(messages))
+
+
+def estimate_from(fusion: Fusion, total: PartialSum) -> tuple[Array, Array]:
+    """(the public parameters, the covariance of their error) from the merged sum of an epoch.
+
+    The same as :meth:`veilnet.Fusion.estimate` without a gate, but for rounding. InvalidRequest where the agents in
+    it do not determine all of x, which only the messages themselves can say more about.
+    """
+    model = _model_of(fusion)
+    information = model.prior.T @ model.prior + total.information
+    sharpness, directions = np.linalg.eigh(information)
+    if sharpness[0] <= model.least_sharpness**2 or not sharpness[0] > 0:
+        raise InvalidRequest(
+            f"total: expected sums of agents that determine x, found {total.agents} that do not; take Fusion.estimate"
+        )
+    half = model.public @ directions / np.sqrt(sharpness)
+    x = directions @ (directions.T @ total.vector / sharpness)
+    return model.public_expected + model.public @ x, half @ half.T
+
+
+def _model_of(fusion: Fusion) -> CentreModel:
+    model = fusion.model
+    if not isinstance(model, CentreModel) or model.correlation is not None or model.sums:
+        raise InvalidRequest(
+            "fusion: expected one of single rows with independent noise, found streams, correlated noise or sums; "
+            "their messages cannot be added up agent by agent"
+        )
+    return model
+
+
+__all__ = ["PartialSum", "estimate_from", "partial_sum"]
