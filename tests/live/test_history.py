@@ -211,3 +211,24 @@ def test_digits_say_two_of_the_deviation_and_are_described_once(house: Wired) ->
         assert sensors[f"{label} deviation"]["suggested_display_precision"] == expected
     assert [each["topic"] for each in found["availability"]] == [TOPICS.status, TOPICS.heard]
     assert found["availability_mode"] == "all"
+
+
+def test_what_a_killed_centre_had_not_published_is_published_by_the_next(
+    house: Wired, keys: KeyFolder
+) -> None:
+    """Readers have epoch 1 or nothing; epochs 2 and 3 were committed, and then the centre was killed."""
+    agents = tuple(house.agents)
+    _, readings = house_readings(house.plan, 3)
+    for agent, own in readings.items():
+        house.agents[agent].take([1, 2, 3], own)
+    made = [each for epoch in (1, 2, 3) for each in handed(house, epoch, *agents).estimates]
+    first, _, last = ((each.plan, each.epoch, each.revision) for each in made)
+    centre, said = house.start_centre(), Said(keys)
+
+    def unsaid(published: tuple[str, int, int] | None) -> list[tuple[str, int, int, bool]]:
+        said.say(Taken(estimates=centre.unsaid([], published)))
+        return said.told()
+
+    assert unsaid(None) == [(TOPICS.estimates, 3, 0, False)]
+    assert unsaid(first) == [(TOPICS.history, 2, 0, False), (TOPICS.estimates, 3, 0, False)]
+    assert unsaid(last) == []

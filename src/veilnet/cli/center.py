@@ -6,7 +6,7 @@ import json as json_module
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from veilnet.live.metrics import Families
     from veilnet.live.neighbours import Neighbours
     from veilnet.live.receiving import Receiver
-    from veilnet.live.standby import Said
     from veilnet.live.topics import Topics
 
 _FULL = 2.0  # seconds between looks whether a full disk has room
@@ -227,7 +226,6 @@ class _Service:
     ) -> int:
         from veilnet.live.lease import lease_seconds
         from veilnet.live.receiving import Receiver
-    from veilnet.live.standby import Said
         from veilnet.live.standby import Standby
 
         standby = Standby(
@@ -247,7 +245,7 @@ class _Service:
             idle=self.look_around, neighbours=self._neighbours, expected=expected,
         )  # fmt: skip
         if backfill is None:
-            self.run(receiver, standby.unsaid, stop)
+            self.run(receiver, self._centre.unsaid(standby.unsaid, standby.published), stop)
         else:
             epochs = (self._centre.epochs.epoch_in(each, "--backfill") for each in backfill)
             self.run_back(receiver, stop, *epochs)
@@ -306,15 +304,15 @@ class _Service:
         if not self._store.forget_before(time.time() - 86400.0 * self.keep_days):
             self._forgot = time.monotonic() + 3600.0
 
-    def run(self, receiver: Receiver, unsaid: Collection[Said], ended: threading.Event) -> None:
+    def run(self, receiver: Receiver, unsaid: Sequence[Estimated], ended: threading.Event) -> None:
         """Receive until a signal ends it.
 
-        unsaid: (plan, epoch, revision) of estimates that the centre before made, and did not publish.
+        unsaid: estimates that were made before, and not published.
         """
         from veilnet.live.showing import as_table
 
         self._connection = self._receiver = receiver
-        for each in self._centre.unsaid(unsaid):
+        for each in unsaid:
             receiver.estimates.add(as_table(each, self._centre.epochs, delayed=True))
         receiver.run(ended.is_set)
         self._refusals.tell()

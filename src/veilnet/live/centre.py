@@ -351,15 +351,24 @@ class Centre:
             made = restored(plan.fusion, public, covariance, missing, doubted)
             yield Estimated(epoch, plan.plan, revision, made, newest=False, drifted=self.drifted(plan.plan))
 
-    def unsaid(self, which: Collection[tuple[str, int, int]]) -> list[Estimated]:
-        """Estimates, as (plan, epoch, revision), that were made and not published; the newest is the newest."""
-        epochs = [epoch for _, epoch, _ in which]
-        found = self.kept(min(epochs), max(epochs)) if epochs else iter(())
-        return [
-            replace(each, newest=each.epoch == self._newest)
-            for each in found
+    def unsaid(
+        self, which: Collection[tuple[str, int, int]], published: tuple[str, int, int] | None
+    ) -> list[Estimated]:
+        """Estimates that were made and not published; the newest is the newest.
+
+        which:     (plan, epoch, revision) of those that a centre before this one was going to publish.
+        published: of the newest that readers have; None for none, and they get the newest alone. A centre that was
+                   killed after a commit left the later ones unpublished.
+        """
+        said, clock = (self._newest, -1) if published is None else published[1:], time.time()
+        epochs = [said[0], self._newest, *(epoch for _, epoch, _ in which)]
+        later = [
+            each
+            for each in self.kept(min(epochs), max(epochs))
             if (each.plan, each.epoch, each.revision) in which
+            or (self._is_current(each.epoch, clock) and said < (each.epoch, each.revision))
         ]
+        return [replace(each, newest=each.epoch == self._newest) for each in later]
 
     @property
     def quiet(self) -> float | None:

@@ -37,7 +37,7 @@ class Standby(Connection):
     forced: take over although what was promised may not all be here.
 
     ``followed`` says whether the store took a copy; ``unsaid`` are the estimates in it that the holder was going to
-    publish, and did not.
+    publish, and did not. ``published`` is the newest estimate that readers have, None where they have none.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Standby(Connection):
         self._whole: dict[Said, None] = {}
         self._words: list[Word] = []
         self.unsaid: list[Said] = []
+        self.published: Said | None = None
         self.followed = False
 
     def run(self, ended: Callable[[], bool]) -> tuple[bool, Lease | None]:
@@ -119,18 +120,19 @@ class Standby(Connection):
             if word is not None:
                 self._words.append(word)
         else:
-            self._hear_estimate(payload)
+            self._hear_estimate(payload, newest=topic == self._topics.estimates)
         return True
 
     def _speak(self, word: Word) -> int:
         return self.publish([self._wording.said(word)])
 
-    def _hear_estimate(self, payload: bytes) -> None:
+    def _hear_estimate(self, payload: bytes, *, newest: bool) -> None:
         try:
             table = json.loads(payload)
             said: Said = str(table["plan"]), int(table["epoch"]), int(table["revision"])
         except (ValueError, TypeError, KeyError, RecursionError):
             return
+        self.published = said if newest else self.published
         if self._whole.pop(said, said) is not None:
             self._heard[said] = None
             while len(self._heard) > _MOST_HEARD:
