@@ -100,6 +100,25 @@ def test_of_what_waits_the_last_newest_alone_is_the_newest(house: Wired, keys: K
     ]  # fmt: skip
 
 
+def test_after_another_connection_the_newest_is_said_again_and_nothing_else(
+    house: Wired, keys: KeyFolder
+) -> None:
+    _, readings = house_readings(house.plan, 3)
+    for agent, own in readings.items():
+        house.agents[agent].take([1, 2, 3], own)
+    said = Said(keys)
+    said.publisher.repeat()
+    said.say(handed(house, 1, *house.agents))
+    said.say(handed(house, 2, *house.agents))
+    assert [each[1] for each in said.told()] == [1, 2]
+    said.publisher.repeat()
+    said.publisher.flush()
+    assert said.told() == [(TOPICS.estimates, 2, 0, False)]
+    said.publisher.repeat()
+    said.say(handed(house, 3, *house.agents))  # before it: a reader that heard it knows the revision
+    assert said.told() == [(TOPICS.history, 2, 0, False), (TOPICS.estimates, 3, 0, False)]
+
+
 def test_what_finds_no_room_to_wait_is_counted(
     house: Wired, keys: KeyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

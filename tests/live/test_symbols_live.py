@@ -224,7 +224,8 @@ def test_from_the_plan_folder_over_a_broker_with_a_centre_killed(
                 topics = {discovery_topic(TOPICS), TOPICS.estimates}
                 for topic in topics:
                     screen.subscribe(topic)
-                assert eventually(lambda: {topic for topic, _ in screen.received} == topics)
+                said = eventually(lambda: {topic for topic, _ in screen.received} == topics)
+                assert said, (screen.lost, screen.received, log.read_text())
         finally:
             for process in running:
                 if process.poll() is None:

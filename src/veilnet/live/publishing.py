@@ -24,7 +24,8 @@ class Publisher:
     signer:     the centre's; ``topics`` of the network.
     neighbours: who hears of it too, None for nobody.
 
-    ``lost`` counts estimates that found no room to wait in.
+    ``lost`` counts estimates that found no room to wait in. After a connection was lost, the newest that went out is
+    said again with the next: the broker may have missed it, or begun anew without what it retained.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Publisher:
     ) -> None:
         self._say, self._signer, self._topics, self._neighbours = say, signer, topics, neighbours
         self._unsaid: deque[dict[str, Any]] = deque()
+        self._newest: dict[str, Any] | None = None  # of those that went out
         self.lost = 0
 
     def __len__(self) -> int:
@@ -51,6 +53,11 @@ class Publisher:
             self._unsaid.popleft()
             self.lost += 1
 
+    def repeat(self) -> None:
+        """There is another connection: the newest is said again, unless a newer one waits."""
+        if self._newest is not None and not any(each["newest"] for each in self._unsaid):
+            self._unsaid.appendleft(self._newest)
+
     def delay(self) -> None:
         """There is no connection: what waits will be said later than it was made."""
         for each in self._unsaid:
@@ -61,6 +68,7 @@ class Publisher:
         for _ in range(min(_AT_ONCE, len(self._unsaid))):
             table = self._unsaid.popleft()
             newest = table["newest"]
+            self._newest = table if newest else self._newest
             topic = self._topics.estimates if newest else self._topics.history
             self._say(Publication(topic, self._signer.payload(table), retain=newest, qos=0))
             for each in () if self._neighbours is None else self._neighbours.tell(table):

@@ -131,6 +131,7 @@ class Receiver(Connection):
     def _greet(self) -> None:
         """Say that it is here, and that agents may send again what waits for a receipt."""
         self._greeted = True
+        self.estimates.repeat()
         self.publish([Publication(self._topics.status, ONLINE, retain=True)])
         self._heard = None
         if self._neighbours is not None:
