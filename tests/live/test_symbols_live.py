@@ -156,7 +156,7 @@ def test_a_class_is_shown_by_its_name(wired: Wired) -> None:
 
 
 def test_a_number_has_its_error_also_without_an_agent(tmp_path: Path) -> None:
-    """The stated deviation against the error of fresh rows, with 600 rows 3 % by chance alone: 12 % are allowed."""
+    """The stated deviation (4 % by chance) against the error of 600 fresh rows (3 %): three times both is allowed."""
     plan = learned("heat")
     wired, table = Wired(tmp_path, plan, wait=0.0), symbol_table(600, seed=9)
     for agents in (("hall", "attic", "loft"), ("attic", "loft")):
@@ -167,7 +167,7 @@ def test_a_number_has_its_error_also_without_an_agent(tmp_path: Path) -> None:
         expected = plan.estimate({agent: symbols[agent] for agent in agents})
         np.testing.assert_array_equal([each.estimate.public[0] for each in made], expected.public)
         error = np.sqrt(np.mean((expected.public - table["heat"]) ** 2))
-        assert made[0].estimate.deviation[0] == pytest.approx(error, rel=0.12)
+        assert made[0].estimate.deviation[0] == pytest.approx(error, rel=0.15)
     wired.close()
 
 

@@ -90,9 +90,9 @@ KNOWN = {
     "veilnet-sanitizer/3": "5a3b38362a25",
     "veilnet-centre/3": "3d590f000719",
     "veilnet-proof/4": "2156a1b19555",
-    "veilnet-symbol-plan/4": "b8342964adbc",
+    "veilnet-symbol-plan/5": "a9b5393ff9c8",
     "veilnet-symbol-agent/2": "c204fc9e20ed",
-    "veilnet-symbol-centre/1": "ec45906e8e6b",
+    "veilnet-symbol-centre/2": "e7140ceed910",
 }
 WITHIN = [f"{each.name} {each.keys}" for each in network_schema.FIELDS]
 HELD = {

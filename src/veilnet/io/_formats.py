@@ -19,9 +19,9 @@ PLAN_ARCHIVE = "veilnet-plan-archive/4"
 SANITIZER = "veilnet-sanitizer/3"
 CENTRE = "veilnet-centre/3"
 PROOF = "veilnet-proof/4"
-SYMBOL_PLAN = "veilnet-symbol-plan/4"
+SYMBOL_PLAN = "veilnet-symbol-plan/5"
 SYMBOL_AGENT = "veilnet-symbol-agent/2"
-SYMBOL_CENTRE = "veilnet-symbol-centre/1"
+SYMBOL_CENTRE = "veilnet-symbol-centre/2"
 
 # People write these by hand: fields are added, none changes.
 _STILL_READ = {

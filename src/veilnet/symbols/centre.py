@@ -38,8 +38,8 @@ class SymbolEstimate:
     public:        the most likely class, or the number.
     probabilities: of the classes, in order, (K,) or (T, K); None for numbers.
     missing:       agents from which nothing arrived: a tuple, or one per row.
-    deviation:     of a number, the root mean square error from the agents that arrived, of the rows that learned,
-                   each left out in turn: one, or (T,); None for classes.
+    deviation:     of a number, the root mean square error from the agents that arrived: one, or (T,); None for
+                   classes.
     """
 
     public: Any
@@ -59,6 +59,8 @@ class SymbolCentre:
     strength, exponent: κ and w.
     seen:     agent -> how often each of its symbols, and silence, was sent on the rows that certify, and
     alike:    how many rows a block of these has at most: the law that service is compared with.
+    wider:    of a number, how far the error of rows that chose nothing is above that of rows that learned, each left
+              out in turn: those chose the symbols too. As a ratio, at least 1.
     """
 
     public: str
@@ -70,6 +72,7 @@ class SymbolCentre:
     exponent: float
     seen: dict[str, Array] = field(default_factory=dict)
     alike: int = 1
+    wider: float = 1.0
     _known: dict[tuple[int, ...], tuple[Integers, Array]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -113,7 +116,7 @@ class SymbolCentre:
             answers[mine] = self._answers(block[mine], present)
         missing = tuple(tuple(n for n, there in zip(names, row, strict=True) if not there) for row in arrived)
         if not self.classes:
-            error = np.sqrt([self._square_left_out(present) for present in patterns])
+            error = self.wider * np.sqrt([self._square_left_out(present) for present in patterns])
             return SymbolEstimate(answers[:, 0], None, missing, error[pattern.reshape(-1)])
         values = np.empty(len(self.classes), object)
         values[:] = self.classes

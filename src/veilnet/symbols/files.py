@@ -45,6 +45,7 @@ CENTRE = Record(
     agents=ByName(WHOLE),
     seen=ByName(VECTOR),
     alike=WHOLE,
+    wider=NUMBER,
     cells=_COUNTS,
     table=PACKED,
     strength=NUMBER,

@@ -302,7 +302,10 @@ class SymbolLearner:
         )
         held, estimate = self.log.public.take(certify), centre.estimate(sent)
         off, named = None, estimate.public
-        if estimate.probabilities is not None:
+        if estimate.probabilities is None:
+            square = float(np.mean((held.values - estimate.public) ** 2))
+            centre = replace(centre, wider=max(1.0, float(np.sqrt(square / np.mean(estimate.deviation**2)))))
+        else:
             off = calibration_error(estimate.probabilities, held.values)
             named = np.argmax(estimate.probabilities, axis=1)
         score = score_of(held, named)
