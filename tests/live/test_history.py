@@ -21,6 +21,7 @@ from veilnet.live.centre import Estimated, Taken
 from veilnet.live.epochs import Epochs, epochs_of
 from veilnet.live.home_assistant import digits_of
 from veilnet.live.keys import KeyFolder
+from veilnet.live.messages import Malformed
 from veilnet.live.neighbours import Neighbours, Publication
 from veilnet.live.publishing import Publisher
 from veilnet.live.seals import EstimateReader, EstimateSigner, make_seals
@@ -42,7 +43,13 @@ class Said:
         self.raw: list[Publication] = []
         self._reader = EstimateReader(keys.reader("telegraf"), TOPICS)
         signer = EstimateSigner(keys.centre, TOPICS)
-        self.publisher = Publisher(self.raw.append, signer, TOPICS, neighbours)
+        self._count = 0
+        self.publisher = Publisher(self._publish, signer, TOPICS, neighbours)
+
+    def _publish(self, each: Publication) -> int:
+        self.raw.append(each)
+        self._count += 1
+        return self._count
 
     def say(self, taken: Taken) -> None:
         for made in taken.estimates:
@@ -100,23 +107,50 @@ def test_of_what_waits_the_last_newest_alone_is_the_newest(house: Wired, keys: K
     ]  # fmt: skip
 
 
-def test_after_another_connection_the_newest_is_said_again_and_nothing_else(
+def test_what_the_broker_did_not_confirm_is_said_again_by_the_same_bytes_and_the_newest_anyway(
     house: Wired, keys: KeyFolder
 ) -> None:
     _, readings = house_readings(house.plan, 3)
     for agent, own in readings.items():
         house.agents[agent].take([1, 2, 3], own)
+    late, *others = house.agents
     said = Said(keys)
+    for publish in (
+        lambda: said.say(handed(house, 1, *others)),
+        lambda: said.say(handed(house, 2, *others)),
+        lambda: said.say(handed(house, 1, late)),
+    ):
+        publish()
+    newest, revision = said.raw[-2:]
+    assert [each[1] for each in said.told()] == [1, 2, 1]
+    said.publisher.confirm(1)
+    said.publisher.confirm(2)
     said.publisher.repeat()
-    said.say(handed(house, 1, *house.agents))
-    said.say(handed(house, 2, *house.agents))
+    assert said.raw == [revision, newest]
+    with pytest.raises(Malformed, match="repeated"):
+        said.told()
+    said.raw.clear()
+    for number in (4, 5):
+        said.publisher.confirm(number)
+    assert len(said.publisher) == 0
+    said.publisher.repeat()
+    assert said.raw == [newest]
+
+
+def test_no_more_is_said_than_the_broker_keeps_up_with(
+    house: Wired, keys: KeyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "_AT_ONCE", 2)
+    _, readings = house_readings(house.plan, 5)
+    for agent, own in readings.items():
+        house.agents[agent].take([1, 2, 3, 4, 5], own)
+    said = Said(keys)
+    said.say(house.hand_over())
     assert [each[1] for each in said.told()] == [1, 2]
-    said.publisher.repeat()
+    assert (said.publisher.is_due, len(said.publisher)) == (False, 5)
+    said.publisher.confirm(1)
     said.publisher.flush()
-    assert said.told() == [(TOPICS.estimates, 2, 0, False)]
-    said.publisher.repeat()
-    said.say(handed(house, 3, *house.agents))  # before it: a reader that heard it knows the revision
-    assert said.told() == [(TOPICS.history, 2, 0, False), (TOPICS.estimates, 3, 0, False)]
+    assert [each[1] for each in said.told()] == [3]
 
 
 def test_what_finds_no_room_to_wait_is_counted(

@@ -2,7 +2,8 @@
 
 One thread does it all: it reads what is there, and its owner works on it before it is acknowledged to the broker.
 With paho's own thread beside it, as agents and readers have, the centre took a third fewer messages per second of
-processor time.
+processor time. Each connection has a client of its own: one that is used again says once more, before anything else,
+what the broker did not confirm, and by then another centre may be the one.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import select
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.neighbours import Publication
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
 
 MOST_AT_ONCE = 2000  # messages in one transaction
 _PAUSE = (0.2, 5.0)  # seconds between attempts to connect: the first, and at most
@@ -25,26 +29,36 @@ class Connection:
     """What a centre hears and says; a class that runs it fills in what to hear, and what to do with it.
 
     credentials and ``address`` lead to the broker; ``say`` is called with what the centre's owner should know.
+    will:       what the broker says when the connection ended without a word; None for nothing.
 
     ``connected`` is True once the broker lets it hear; ``arrived`` is what it heard, as (topic, payload).
     """
 
-    def __init__(self, credentials: Credentials, address: Address, say: Callable[[str], None]) -> None:
-        self._address, self._say = address, say
+    def __init__(
+        self,
+        credentials: Credentials,
+        address: Address,
+        say: Callable[[str], None],
+        will: Publication | None = None,
+    ) -> None:
+        self._credentials, self._address, self._say, self._will = credentials, address, say, will
         self.name = credentials.identity()
-        self._client = make_client(self.name, credentials, manual_ack=True)
-        self._client.on_connect = self._on_connect
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_publish = self._on_publish
-        self._client.on_message = self._on_message
+        self._client: Client | None = self._new_client()  # None between two connections
         self.arrived: list[tuple[str, bytes]] = []
         self._mids: list[int] = []
         self._messages = 0  # that ever arrived
         self._said = ""
         self._pause, self._again = _PAUSE[0], 0.0
-        self._refused = False  # it was said why there is no connection
-        self._broken = False  # a packet could not be read, and nothing after it can be
+        self._explained = False  # it was said why there is no connection
         self.connected = False
+
+    def _new_client(self) -> Client:
+        client = make_client(self.name, self._credentials, manual_ack=True)
+        client.on_connect, client.on_subscribe = self._on_connect, self._on_subscribe
+        client.on_publish, client.on_message = self._on_publish, self._on_message
+        if self._will is not None:
+            client.will_set(self._will.topic, self._will.payload, qos=self._will.qos, retain=self._will.retain)
+        return client
 
     # --- what a centre fills in
 
@@ -63,14 +77,14 @@ class Connection:
     def lose(self) -> None:
         """Called when the connection ended."""
 
-    def refuse(self, mid: int) -> None:
-        """Called when the broker does not take what was published by this number."""
+    def answer(self, mid: int, *, taken: bool) -> None:
+        """Called when the broker has what was published by this number, or does not take it."""
 
     # --- what it does
 
     def turn(self, timeout: float) -> None:
         """Connect, or read what is there, waiting for so long at most."""
-        if self._client.socket() is None or self._broken:
+        if self._client is None or self._client.socket() is None:
             self._connect()
         else:
             self.read(timeout)
@@ -78,32 +92,35 @@ class Connection:
     def publish(self, publications: Iterable[Publication]) -> int:
         """Say something; without a connection it is left unsaid. The number of the last."""
         mid = 0
-        for each in publications if self.connected else ():
-            mid = self._client.publish(each.topic, each.payload, qos=each.qos, retain=each.retain).mid
+        if self.connected and self._client is not None:
+            for each in publications:
+                mid = self._client.publish(each.topic, each.payload, qos=each.qos, retain=each.retain).mid
         return mid
 
     def acknowledge(self) -> None:
         """To the broker: what arrived needs not come again."""
         mids, self._mids = self._mids, []
-        if self._client.socket() is not None:
+        if self._client is not None and self._client.socket() is not None:
             for mid in mids:
                 self._client.ack(mid, 1)
 
     def has_more(self) -> bool:
         """Whether something is there that was not read."""
-        socket = self._client.socket()
+        socket = None if self._client is None else self._client.socket()
         if socket is None:
             return False
         return bool(getattr(socket, "pending", lambda: 0)()) or bool(select.select([socket], [], [], 0.0)[0])
 
     def hang_up(self) -> None:
         """End the connection, in order where there is one."""
-        with suppress(OSError, ValueError):
-            self._client.loop_write()
-            self._client.disconnect()
-            self._client.loop_write()
-        hang_up(self._client)
+        client, self._client = self._client, None
         self.connected = False
+        if client is not None:
+            with suppress(OSError, ValueError):
+                client.loop_write()
+                client.disconnect()
+                client.loop_write()
+            hang_up(client)
 
     def tell(self, words: str) -> None:
         """Say something to the owner, unless it was the last thing that was said."""
@@ -112,36 +129,40 @@ class Connection:
             self._say(words)
 
     def _connect(self) -> None:
-        self.connected = False
+        if self.connected:
+            self._lost()  # it ended while something was said
         now = time.monotonic()
         if now < self._again:
             time.sleep(min(self._again - now, 0.1))
             return
+        self._explained = False
         try:
+            self._client = self._client or self._new_client()
             self._client.connect(*self._address, keepalive=KEEPALIVE, clean_start=True)
-            self._broken = self._refused = False
         except (OSError, ValueError) as error:
             host, port = self._address
             self.tell(f"no connection to the broker at {host}:{port} ({error}); trying again")
-            self._refused = True
+            self._explained = True
             self._lost()
 
     def _lost(self) -> None:
         """The connection ended: what was not acknowledged to the broker comes again."""
         if self.connected:
             self.tell("the connection to the broker ended; connecting again")
-        elif not self._broken and not self._refused:
+        elif not self._explained:
             host, port = self._address
             self.tell(f"no connection to the broker at {host}:{port}; trying again (it hangs up)")
+        client, self._client = self._client, None
+        if client is not None:
+            hang_up(client)
+        self._mids.clear()
         self.connected = False
-        with suppress(OSError, ValueError):
-            self._client.disconnect()
         self._again = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _PAUSE[1])
         self.lose()
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        self._refused = reason.is_failure
+        self._explained = reason.is_failure
         if reason.is_failure:
             self.tell(f"the broker refuses the centre: {reason}")
         else:
@@ -155,8 +176,7 @@ class Connection:
         self.begin()
 
     def _on_publish(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            self.refuse(mid)
+        self.answer(mid, taken=not reason.is_failure)
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         try:
@@ -172,8 +192,8 @@ class Connection:
     def read(self, timeout: float) -> None:
         """All that is there to be read, up to a batch."""
         client = self._client
-        socket = client.socket()
-        if socket is None:
+        socket = None if client is None else client.socket()
+        if client is None or socket is None:
             return
         left = bool(getattr(socket, "pending", lambda: 0)())
         try:
@@ -195,7 +215,6 @@ class Connection:
             failed = failed or bool(client.loop_misc())
         except Exception as error:  # whatever paho stumbles over in a malformed packet
             self.tell(nonsense(error))
-            self.connected, self._broken, failed = False, True, True
-            hang_up(client)
+            self.connected, self._explained, failed = False, True, True
         if failed:
             self._lost()

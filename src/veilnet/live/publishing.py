@@ -1,6 +1,8 @@
 """Estimates on their topics: the newest where readers look, everything else in the history.
 
-What could not be said while there was no connection waits here, and is said, marked as delayed, when there is one.
+Each is signed once, and the very same bytes are said until the broker has them: one that comes twice, after a
+connection was lost, is known by them. What could not be said while there was no connection waits here, and is said,
+marked as delayed, when there is one.
 """
 
 from __future__ import annotations
@@ -14,34 +16,39 @@ from veilnet.live.seals import EstimateSigner
 from veilnet.live.topics import Topics
 
 _MOST = 10_000  # estimates that wait for a connection; more are in the store (center --backfill)
-_AT_ONCE = 500  # estimates between two looks at what arrives
+_AT_ONCE = 100  # estimates that the broker has not confirmed yet
 
 
 class Publisher:
-    """Signs estimates and says them, each once.
+    """Signs estimates and says them.
 
-    say:        publishes something on the broker.
+    say:        publishes something on the broker, and returns its number.
     signer:     the centre's; ``topics`` of the network.
     neighbours: who hears of it too, None for nobody.
 
-    ``lost`` counts estimates that found no room to wait in. After a connection was lost, the newest that went out is
-    said again with the next: the broker may have missed it, or begun anew without what it retained.
+    ``lost`` counts estimates that found no room to wait in.
     """
 
     def __init__(
         self,
-        say: Callable[[Publication], object],
+        say: Callable[[Publication], int],
         signer: EstimateSigner,
         topics: Topics,
         neighbours: Neighbours | None,
     ) -> None:
         self._say, self._signer, self._topics, self._neighbours = say, signer, topics, neighbours
         self._unsaid: deque[dict[str, Any]] = deque()
-        self._newest: dict[str, Any] | None = None  # of those that went out
+        self._on_its_way: dict[int, Publication] = {}
+        self._newest: Publication | None = None  # that was said
         self.lost = 0
 
     def __len__(self) -> int:
-        return len(self._unsaid)
+        return len(self._unsaid) + len(self._on_its_way)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether :meth:`flush` has something to say."""
+        return bool(self._unsaid) and len(self._on_its_way) < _AT_ONCE
 
     def add(self, table: dict[str, Any]) -> None:
         """Say an estimate with the next :meth:`flush`; of those that wait, only the last newest is the newest."""
@@ -54,9 +61,18 @@ class Publisher:
             self.lost += 1
 
     def repeat(self) -> None:
-        """There is another connection: the newest is said again, unless a newer one waits."""
-        if self._newest is not None and not any(each["newest"] for each in self._unsaid):
-            self._unsaid.appendleft(self._newest)
+        """There is another connection: what the broker did not confirm is said again, and the newest anyway.
+
+        A broker that was started anew has forgotten what it retained.
+        """
+        left = list(self._on_its_way.values())
+        if self._newest is not None and self._newest not in left:
+            left.append(self._newest)
+        self._on_its_way = {self._say(each): each for each in left}
+
+    def confirm(self, number: int) -> None:
+        """The broker has what was said by this number, or will never take it."""
+        self._on_its_way.pop(number, None)
 
     def delay(self) -> None:
         """There is no connection: what waits will be said later than it was made."""
@@ -64,12 +80,13 @@ class Publisher:
             each["delayed"] = True
 
     def flush(self) -> None:
-        """Say what waits, up to some hundreds."""
-        for _ in range(min(_AT_ONCE, len(self._unsaid))):
+        """Say what waits, as far as the broker keeps up."""
+        while self.is_due:
             table = self._unsaid.popleft()
             newest = table["newest"]
-            self._newest = table if newest else self._newest
             topic = self._topics.estimates if newest else self._topics.history
-            self._say(Publication(topic, self._signer.payload(table), retain=newest, qos=0))
+            said = Publication(topic, self._signer.payload(table), retain=newest)
+            self._newest = said if newest else self._newest
+            self._on_its_way[self._say(said)] = said
             for each in () if self._neighbours is None else self._neighbours.tell(table):
                 self._say(each)

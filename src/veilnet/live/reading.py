@@ -76,8 +76,8 @@ class Reader:
         try:
             table = self._opening.open(arrived.payload)
         except Malformed as error:
-            if str(error) == "again" and arrived.retain:
-                return  # the retained one, after a connection was lost
+            if str(error) == "repeated" or (str(error) == "again" and arrived.retain):
+                return  # after a connection was lost, the centre's or this one
             self.refused += 1
             self._say(f"left out what the broker handed on: {_WHY[str(error)]}")
             return

@@ -56,7 +56,7 @@ class Receiver(Connection):
         neighbours: Neighbours | None = None,
         expected: Lease | None = None,
     ) -> None:
-        super().__init__(credentials, address, say)
+        super().__init__(credentials, address, say, Publication(topics.status, OFFLINE, retain=True))
         self._centre, self._seals, self._topics = centre, seals, topics
         self._estimated, self._idle, self._neighbours = estimated, idle, neighbours
         signer = EstimateSigner(credentials, topics)
@@ -71,7 +71,7 @@ class Receiver(Connection):
             expected,
         )
         self._heard: bool | None = None  # what was said last of whether any agent is
-        self._client.will_set(topics.status, OFFLINE, qos=1, retain=True)
+        self._last_word = 0  # its number, until the broker has it
         self._greeted = False
         self._receipts: dict[tuple[str, bytes], tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
         self._last_receipt: dict[str, float] = {}
@@ -109,9 +109,12 @@ class Receiver(Connection):
         """The connection ended."""
         self._leading.end()
 
-    def refuse(self, mid: int) -> None:
-        """The broker did not take something."""
-        self._leading.refused(mid)
+    def answer(self, mid: int, *, taken: bool) -> None:
+        """The broker has something, or does not take it."""
+        self.estimates.confirm(mid)
+        self._last_word = 0 if mid == self._last_word else self._last_word
+        if not taken:
+            self._leading.refused(mid)
 
     def hear(self, topic: str, payload: bytes) -> bool:
         """What another centre says, and other programs; messages of agents wait for the batch."""
@@ -147,12 +150,12 @@ class Receiver(Connection):
 
     @property
     def has_said_all(self) -> bool:
-        """Whether everything that was to be published was sent."""
-        return self._greeted and not len(self.estimates) and not self._client.want_write()
+        """Whether the broker has everything that was to be published."""
+        return self._greeted and not len(self.estimates)
 
     def _timeout(self) -> float:
         """How long nothing has to be done unless something arrives."""
-        if (len(self.estimates) and self._greeted) or self._centre.is_due(time.monotonic()):
+        if (self.estimates.is_due and self._greeted) or self._centre.is_due(time.monotonic()):
             return 0.0
         deadline = self._centre.next_deadline()
         wait = _IDLE if deadline is None else min(_IDLE, max(0.0, deadline - time.monotonic()))
@@ -235,8 +238,8 @@ class Receiver(Connection):
         self._last_receipt.clear()
         self._send_receipts()
         self.estimates.flush()
-        last = self._client.publish(self._topics.status, OFFLINE, qos=1, retain=True)
         self._greeted = False
-        while self.connected and not last.is_published() and time.monotonic() < until:
+        self._last_word = self.publish([Publication(self._topics.status, OFFLINE, retain=True)])
+        while self.connected and self._last_word and time.monotonic() < until:
             # a connection that ends with something unread takes along what was said last
             self.read(0.05)

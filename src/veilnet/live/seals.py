@@ -23,6 +23,7 @@ import json
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _BYTES = 32
 _SIGNATURE = 64
+_REPEATS = 1000  # estimates back that a reader knows again
 _SIGNED = re.compile(rb'(?s:(\{.*)), "signature": "([0-9a-f]{128})"\}')
 
 
@@ -192,10 +194,14 @@ class EstimateReader:
     def __init__(self, credentials: Credentials, topics: Topics) -> None:
         self._public = read_public_key(_there(_checking(credentials)))
         self._topics = topics
-        self._last = ""
+        self._last: deque[str] = deque([""], _REPEATS)  # when those that came were published
 
     def open(self, payload: bytes) -> dict[str, Any]:
-        """The table of an estimate; Malformed says why not: "malformed", "signature", or "again" for an earlier."""
+        """The table of an estimate; Malformed says why not.
+
+        "malformed"; "signature"; "again" for an earlier one; "repeated" for one that came before: after a lost
+        connection the centre says once more what the broker did not confirm.
+        """
         from cryptography.exceptions import InvalidSignature
 
         found = _SIGNED.fullmatch(payload) if len(payload) <= MOST_BYTES else None
@@ -207,9 +213,9 @@ class EstimateReader:
         except InvalidSignature:
             raise Malformed("signature") from None
         table: dict[str, Any] = json.loads(body)
-        if table["published"] <= self._last:
-            raise Malformed("again")
-        self._last = table["published"]
+        if table["published"] <= self._last[-1]:
+            raise Malformed("repeated" if table["published"] in self._last else "again")
+        self._last.append(table["published"])
         return table
 
 

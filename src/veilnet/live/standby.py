@@ -105,9 +105,9 @@ class Standby(Connection):
         self._heard.clear()
         self._asked = self._speak(LeaseQuestion(self._run))
 
-    def refuse(self, mid: int) -> None:
-        """The broker has no leases, by an earlier access list."""
-        self._absent = self._absent or mid == self._asked
+    def answer(self, mid: int, *, taken: bool) -> None:
+        """Whether the broker has leases; by an earlier access list it has none."""
+        self._absent = self._absent or (not taken and mid == self._asked)
 
     def lose(self) -> None:
         """What the lease said of this run is over."""
