@@ -3,6 +3,8 @@
 Estimators ask a fusion for ``agents``, ``sent``, ``is_stream``, ``gate``, ``keep`` and ``estimate``; :class:`Fusion`
 has them, and :class:`SymbolFusion` has them for plans of symbols. Its estimate of a number is an
 :class:`~veilnet.centre.estimates.Estimate` like any other. Of a class it has the chance of each value instead.
+
+What is for symbols alone is imported where it is used: with it comes scipy.stats, half of a centre's start.
 """
 
 from __future__ import annotations
@@ -24,8 +26,6 @@ from veilnet.centre.sum_parts import SumParts
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.symbols.agent_files import is_symbol_file
 from veilnet.symbols.centre import SymbolCentre
-from veilnet.symbols.drift import symbol_drift
-from veilnet.symbols.files import centre_of_bytes
 
 WINDOW = 500  # messages of an agent whose law is compared with the counted one
 FALSE_ALARM = 1e-4  # of all agents together, in one window of each: at an epoch a minute, once in ten years
@@ -104,6 +104,8 @@ def fusion_of(
     gate, keep: for messages that can be tested: not symbols, nor those that are added up.
     """
     if is_symbol_file(document):
+        from veilnet.symbols.files import centre_of_bytes
+
         return SymbolFusion(*centre_of_bytes(document, path))
     model = centre_from_bytes(document, path)
     gate = None if isinstance(model, SumModel) else gate
@@ -162,6 +164,8 @@ class SymbolWatch:
         seen.append(-1 if values is None else int(values[0]))
         if len(seen) < WINDOW:
             return False
+        from veilnet.symbols.drift import symbol_drift
+
         rate = FALSE_ALARM / len(self._seen)
         self._seen[agent] = []
         return bool(symbol_drift(self._centre, {agent: np.array(seen)}, false_alarm=rate).changed)

@@ -13,7 +13,6 @@ from veilnet._core.words import join_names
 from veilnet.live.centre import Estimated
 from veilnet.live.epochs import Epochs
 from veilnet.live.fusions import ClassEstimate, LiveEstimate
-from veilnet.symbols.drift import SymbolDrift
 
 
 def as_table(made: Estimated, epochs: Epochs, *, delayed: bool = False) -> dict[str, Any]:
@@ -85,6 +84,8 @@ def as_line(made: Estimated, epochs: Epochs) -> str:
 
 def void(agents: Sequence[str]) -> str:
     """What it means that agents send by another law than the one that was counted."""
+    from veilnet.symbols.drift import SymbolDrift
+
     return str(SymbolDrift({}, tuple(agents)))
 
 
