@@ -57,7 +57,9 @@ class Connection:
         client.on_connect, client.on_subscribe = self._on_connect, self._on_subscribe
         client.on_publish, client.on_message = self._on_publish, self._on_message
         if self._will is not None:
-            client.will_set(self._will.topic, self._will.payload, qos=self._will.qos, retain=self._will.retain)
+            client.will_set(
+                self._will.topic, self._will.payload, qos=self._will.qos, retain=self._will.retain
+            )
         return client
 
     # --- what a centre fills in
