@@ -25,7 +25,6 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.model.standard_form import StandardForm
-from veilnet.paper.alternating.interior import follow_central_path
 from veilnet.paper.alternating.subproblem import search_price, solve_subproblem
 from veilnet.paper.alternating.sweeps import _start, _Turn, alternate
 
@@ -183,20 +182,6 @@ def test_several_private_parameters_agree_with_clarabel(seed: int) -> None:
     check_feasible(shrink, gains, shares)
     _, optimum = solve_with_cvxpy(cost, gains, shares)
     assert np.sum(cost * shrink) == pytest.approx(optimum, abs=2e-7)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_several_private_parameters_close_the_gap(seed: int) -> None:
-    rng = np.random.default_rng(300 + seed)
-    size, count = int(rng.integers(2, 9)), int(rng.integers(2, 11))
-    cost = random_gram(rng, size, 3)
-    gains = np.stack([random_gram(rng, size, 3) for _ in range(count)])
-    shares = rng.uniform(0.2, 0.97, count)
-    found = follow_central_path(cost, gains, shares)
-    check_feasible(found.shrink, list(gains), shares)
-    assert np.all(found.prices >= 0)
-    bound = dual_value(cost, list(gains), shares, found.prices)
-    assert 0 <= np.sum(cost * found.shrink) - bound + 1e-13 < 2e-8
 
 
 def test_several_commuting_constraints_are_a_linear_program() -> None:

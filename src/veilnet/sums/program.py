@@ -80,7 +80,7 @@ class SumProgram:
         scale = float(np.trace(self.gain))
         asks = np.flatnonzero((targets > 0) & (self.limits > 0))
         gain, leaks = self.gain / scale, self.leaks[asks] / room[asks, None, None]
-        found, known, steps = _solved(gain, leaks)
+        found, known, steps = most_within(gain, leaks)
         multipliers = np.zeros(len(targets))
         multipliers[asks] = found * scale / room[asks]
         return Answer(known, multipliers, steps)
@@ -113,8 +113,8 @@ class SumProgram:
         return np.asarray(basis @ basis.T)[None]
 
 
-def _solved(gain: Array, leaks: Array) -> tuple[Array, Array, int]:
-    """(λ, M, steps) of the program max <A, M> with <B_j, M> <= 1, tr A = 1.
+def most_within(gain: Array, leaks: Array) -> tuple[Array, Array, int]:
+    """(λ, M, steps) of the program max <A, M> with <B_j, M> <= 1 and 0 ⪯ M ⪯ I, tr A = 1.
 
     M maximises <A, M>/τ + log det M + log det(I - M) + Σ log s_j with s_j = 1 - <B_j, M>, τ towards 0; λ_j = τ/s_j.
     On the way Newton's method on the dual itself is tried: it ends where M is a projector, numbers without noise.
@@ -157,8 +157,6 @@ def _centred(gain: Array, leaks: Array, known: Array, sharpness: float) -> tuple
     for taken in range(_NEWTON_STEPS):
         parts, basis = np.linalg.eigh(known)
         rest = np.linalg.eigvalsh(np.eye(len(known)) - known)[::-1]
-        if parts[0] <= 0 or rest[-1] <= 0:  # as near as rounding lets it come
-            return known, taken
         slack = _slack(leaks, known)
         inside = basis.T @ leaks @ basis / slack[:, None, None]
         slope = basis.T @ gain @ basis / sharpness + np.diag(1 / parts - 1 / rest) - np.sum(inside, axis=0)
@@ -170,9 +168,11 @@ def _centred(gain: Array, leaks: Array, known: Array, sharpness: float) -> tuple
         decrement = float(np.sqrt(max(np.sum(slope * step), 0.0)))
         size = 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)
         moved = known + size * (basis @ step @ basis.T)
-        if not np.all(_slack(leaks, moved) > 0):
+        moved = (moved + moved.T) / 2
+        ends = np.linalg.eigvalsh(moved), np.linalg.eigvalsh(np.eye(len(moved)) - moved)
+        if min(ends[0][0], ends[1][0], *_slack(leaks, moved)) <= 4 * _EPS:  # as near as rounding lets it come
             return known, taken
-        known = (moved + moved.T) / 2
+        known = moved
         if decrement < _CENTRED:
             return known, taken + 1
     return known, _NEWTON_STEPS

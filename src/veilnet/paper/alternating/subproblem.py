@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dsyevd
 
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.paper.alternating.interior import follow_central_path
+from veilnet.sums.program import most_within
 
 # Eigenvalues of A below this share of tr(A) are rounding: silence there costs nothing.
 _NULL = 1e-13
@@ -114,7 +114,12 @@ def _solve_scaled(cost: Array, gains: list[Array], required: Array) -> Array:
         missing[first] = 0.0
         if not np.any(missing > 0):
             return one
-    return _greatest(follow_central_path(cost, np.stack(gains), required).shrink, cost)
+    stacked = np.stack(gains)
+    sent = most_within(cost, stacked / (1 - required)[:, None, None])[1]
+    # Whatever rounding left missing is made up by moving towards silence.
+    reached = 1 - np.tensordot(stacked, sent, 2)
+    towards = float(np.max((required - reached) / np.maximum(1 - reached, _TINY), initial=0.0))
+    return _greatest(np.eye(len(cost)) - (1 - min(towards, 1.0)) * sent, cost)
 
 
 def _with_forced_silence(cost: Array, gains: list[Array], required: Array, forced: Booleans) -> Array:
