@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.paper._claim import Claim, listed, never_rises, percent, share, shown
 from veilnet.paper.settings import Settings
@@ -22,21 +23,10 @@ CAPTION_LIMIT = 74.1
 
 def infinite_with_one_agent(table: Table, settings: Settings) -> Claim:
     """Section VII-A: without a prior, privacy is unbounded when S = 1."""
-    always = {
-        (agents, rows)
-        for agents in table.levels("agents")
-        for rows in table.levels("public_rows")
-        if np.all(np.isinf(_pick(table, agents, rows, "ceiling")))
-    }
-    few = {
-        (agents, rows)
-        for agents in table.levels("agents")
-        for rows in table.levels("public_rows")
-        if agents * rows < settings.parameters
-    }
-    never_else = not np.any(
-        np.isinf(table["ceiling"]) & (table["agents"] * table["public_rows"] >= settings.parameters)
-    )
+    infinite = _means(table, np.isinf(table["ceiling"]))
+    always = {key for key, part in infinite.items() if part == 1.0}
+    few = {(agents, rows) for agents, rows in infinite if agents * rows < settings.parameters}
+    never_else = all(part == 0.0 for key, part in infinite.items() if key not in few)
     one_agent = share(np.isinf(table.where(agents=1)["ceiling"]))
     # Σ_i min(N_i, U) < L in general; with equal agents N_i < U would mean S·N_i = N >= L, so that S·U decides.
     rule = f"S·U < L = {settings.parameters}"
@@ -55,17 +45,14 @@ def infinite_with_one_agent(table: Table, settings: Settings) -> Claim:
 
 def fewer_agents_more_likely(table: Table, _settings: Settings) -> Claim:
     """Section VII-A: fewer agents are more likely to meet the conditions for ASUP."""
-    parts, falling = [], True
-    for rows in table.levels("public_rows"):
-        shares = [share(_achieved(table, agents, rows)) for agents in table.levels("agents")]
-        falling &= never_rises(shares) and shares[-1] < shares[0]
-        parts.append(f"U = {int(rows)}: {' '.join(percent(share) for share in shares)}")
+    shares = table.series("public_rows", "agents", lambda cell: share(cell["achievable"] == 1))
+    parts = [f"U = {int(rows)}: {' '.join(map(percent, each))}" for rows, each in shares.items()]
     return Claim(
         "fig1",
         "A system with a smaller number of agents is more likely to fulfil the ASUP conditions.",
         f"Share of draws where ASUP is achievable, for S = {listed(table.levels('agents'))}: "
         f"{'; '.join(parts)}.",
-        falling,
+        all(never_rises(each) and each[-1] < each[0] for each in shares.values()),
     )
 
 
@@ -86,53 +73,36 @@ def theorem_1_is_exact(table: Table, _settings: Settings) -> Claim:
 
 def falls_with_agents(table: Table, _settings: Settings) -> Claim:
     """Section VII-A: more agents, less privacy at perfect utility."""
-    levels, parts, falling = table.levels("agents"), [], True
-    for rows in table.levels("public_rows"):
-        means = [_typical(table, agents, rows) for agents in levels]
-        falling &= never_rises(means)
-        parts.append(f"U = {int(rows)}: {' '.join(shown(mean) for mean in means)}")
-    broken = _broken_chains(table)
+    levels, means = table.levels("agents"), table.series("public_rows", "agents", _typical)
+    parts = [f"U = {int(rows)}: {' '.join(map(shown, each))}" for rows, each in means.items()]
+    cut = ((few, many) for few in levels for many in levels if many > few and many % few == 0)
     return Claim(
         _name(table),
         "The maximum privacy achievable descends as the number of agents S increases.",
         f"Means over draws{_truncation(table)} for S = {listed(levels)}: {'; '.join(parts)}. "
-        f"Cutting agents into smaller ones raised it in {broken[0]} of {broken[1]} pairs.",
-        falling,
+        f"Cutting agents into smaller ones raised it in {_raised(table, 'agents', cut)} pairs.",
+        all(map(never_rises, means.values())),
     )
 
 
 def falls_with_public_rows(table: Table, _settings: Settings) -> Claim:
     """Section VII-A: a longer public vector, less privacy at perfect utility."""
-    raised = pairs = 0
-    falling = True
-    levels = table.levels("public_rows")
-    for agents in table.levels("agents"):
-        falling &= never_rises([_typical(table, agents, rows) for rows in levels])
-        for fewer, more in itertools.pairwise(levels):
-            before = table.where(agents=agents, public_rows=fewer)["ceiling"]
-            after = table.where(agents=agents, public_rows=more)["ceiling"]
-            raised += int(np.sum(after > before * (1 + 1e-9)))
-            pairs += before.size
+    falling = all(map(never_rises, table.series("agents", "public_rows", _typical).values()))
+    raised = _raised(table, "public_rows", itertools.pairwise(table.levels("public_rows")))
     return Claim(
         _name(table),
         "The maximum privacy achievable descends as the length of the public vector U increases.",
         f"The mean{_truncation(table)} {'never rises' if falling else 'rises somewhere'} with U at any S; in single "
-        f"draws one more public row raised the maximum in {raised} of {pairs} pairs.",
+        f"draws one more public row raised the maximum in {raised} pairs.",
         falling,
     )
 
 
 def less_freedom(table: Table, settings: Settings) -> Claim:
     """Section VII-A: larger S or U forces more agents to add no noise at all, and leaves less freedom."""
-    stuck = {
-        (agents, rows): float(np.mean(_pick(table, agents, rows, "agents_without_freedom")))
-        for agents in table.levels("agents")
-        for rows in table.levels("public_rows")
-    }
-    free = {key: float(np.mean(_pick(table, *key, "free_directions"))) for key in stuck}
-    expected = all(
-        value == settings.readings - min(key[0] * key[1], settings.readings) for key, value in free.items()
-    )
+    stuck, free = (_means(table, table[each]) for each in ("agents_without_freedom", "free_directions"))
+    readings = settings.readings
+    expected = all(value == readings - min(s * u, readings) for (s, u), value in free.items())
     forced = [f"S = {int(s)}, U = {int(u)}" for (s, u), count in stuck.items() if count > 0]
     ordered = _falls_in_both(free) and _falls_in_both({key: -value for key, value in stuck.items()})
     return Claim(
@@ -147,12 +117,7 @@ def less_freedom(table: Table, settings: Settings) -> Claim:
 
 def not_close_to_limit(table: Table, _settings: Settings) -> Claim:
     """Section VII-A: with a prior, no maximum is close to ε^max."""
-    ratios = {
-        (agents, rows): _pick(table, agents, rows, "ceiling") / _pick(table, agents, rows, "limit")
-        for agents in table.levels("agents")
-        for rows in table.levels("public_rows")
-    }
-    means = {key: float(np.mean(each)) for key, each in ratios.items()}
+    means = _means(table, table["ceiling"] / table["limit"])
     close = [
         f"S = {int(s)}, U = {int(u)}: {percent(mean)}" for (s, u), mean in means.items() if mean >= _CLOSE
     ]
@@ -184,14 +149,14 @@ def caption_limit(table: Table, _settings: Settings) -> Claim:
     sample = table.where(agents=table.levels("agents")[0], public_rows=table.levels("public_rows")[0])
     limits = summarize(sample["limit"])
     low, high = limits.mean_band
+    agrees = low <= CAPTION_LIMIT <= high
+    least = f", least {number(float(sample['limit'].min()))}: the caption does not belong to the settings as printed"
     return Claim(
         "fig2",
         f"The maximum privacy threshold ε^max is {CAPTION_LIMIT}.",
-        f"Mean {number(limits.mean)} (95 %: {number(low)} to {number(high)}), median {number(limits.median)}, "
-        f"least {number(float(sample['limit'].min()))}: the caption does not belong to the settings as printed."
-        if not low <= CAPTION_LIMIT <= high
-        else f"Mean {number(limits.mean)} (95 %: {number(low)} to {number(high)}), median {number(limits.median)}.",
-        low <= CAPTION_LIMIT <= high,
+        f"Mean {number(limits.mean)} (95 %: {number(low)} to {number(high)}), median {number(limits.median)}"
+        f"{'' if agrees else least}.",
+        agrees,
     )
 
 
@@ -199,36 +164,30 @@ def _name(table: Table) -> str:
     return "fig2" if np.all(np.isfinite(table["limit"])) else "fig1"
 
 
-def _pick(table: Table, agents: float, rows: float, column: str) -> Array:
-    return table.where(agents=agents, public_rows=rows)[column]
+def _means(table: Table, values: Array) -> dict[tuple[float, float], float]:
+    """(S, U) -> the mean over draws of what each row of the table has."""
+    wide = Table((*table.columns, "value"), np.column_stack([table.values, values]))
+    found = wide.series("agents", "public_rows", lambda cell: float(np.mean(cell["value"])))
+    rows = table.levels("public_rows")
+    return {(s, u): mean for s, means in found.items() for u, mean in zip(rows, means, strict=True)}
 
 
-def _achieved(table: Table, agents: float, rows: float) -> Booleans:
-    return np.asarray(_pick(table, agents, rows, "achievable") == 1)
-
-
-def _typical(table: Table, agents: float, rows: float) -> float:
+def _typical(cell: Table) -> float:
     """The mean of what the paper plots."""
-    ceilings = _pick(table, agents, rows, "ceiling")
-    return float(np.mean(np.minimum(ceilings, TRUNCATED_AT) if _name(table) == "fig1" else ceilings))
+    return float(np.mean(np.minimum(cell["ceiling"], TRUNCATED_AT if _name(cell) == "fig1" else np.inf)))
 
 
 def _truncation(table: Table) -> str:
     return f" (truncated at {TRUNCATED_AT:g})" if _name(table) == "fig1" else ""
 
 
-def _broken_chains(table: Table) -> tuple[int, int]:
-    """(pairs where cutting each agent into equal smaller ones raised the ceiling, pairs)."""
-    raised = pairs = 0
-    levels = table.levels("agents")
-    for few in levels:
-        for many in levels:
-            if many > few and many % few == 0:
-                for rows in table.levels("public_rows"):
-                    before, after = (_pick(table, count, rows, "ceiling") for count in (few, many))
-                    raised += int(np.sum(after > before * (1 + 1e-9)))
-                    pairs += before.size
-    return raised, pairs
+def _raised(table: Table, column: str, pairs: Iterator[tuple[float, float]]) -> str:
+    """In how many draws the ceiling is higher at the second of two levels of a column than at the first."""
+    raised = []
+    for first, second in pairs:
+        before, after = (table.where(**{column: level})["ceiling"] for level in (first, second))
+        raised.append(after > before * (1 + 1e-9))
+    return f"{int(np.sum(raised))} of {sum(each.size for each in raised)}"
 
 
 def _falls_in_both(values: dict[tuple[float, float], float]) -> bool:

@@ -8,11 +8,11 @@ sweeps and holds with the more, in draws where it failed before, it says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet._core.words import number
 from veilnet.paper._claim import ROUNDING, Claim, first_draws, listed, never_rises, percent, shown
 from veilnet.paper.settings import Settings
@@ -26,6 +26,9 @@ _WELL = 1.1
 # loss that halves from 1e-8 to 5e-9 has arrived at nothing).
 _SETTLED = 0.01
 _NOT_NOTICED = 1e-4
+
+
+Where = TypeVar("Where", str, int)
 
 
 class _Finding(NamedTuple):
@@ -196,37 +199,36 @@ def _ends_near_optimum(rows: Table, sweeps: int) -> _Finding:
 
 def _by_column(table: Table, settings: Settings, look: Callable[[Table, str], _Finding]) -> _Comparison:
     """Figure 3: the losses after few and after many sweeps are columns."""
-    long = _draws(table, table["draw"][~np.isnan(table["long_loss"])])
-    whole = look(table, "alternating_loss")
-    if not len(long.values):
-        return _Comparison(whole, "", None)
-    few, many = settings.tradeoff_sweeps, settings.long_sweeps
-    return _compared(whole, look(long, "alternating_loss"), look(long, "long_loss"), few, many, long.draws)
+    long, sweeps = ~np.isnan(table["long_loss"]), (settings.tradeoff_sweeps, settings.long_sweeps)
+    return _compared(table, long, look, ("alternating_loss", "long_loss"), sweeps)
 
 
 def _by_sweeps(table: Table, settings: Settings, look: Callable[[Table, int], _Finding]) -> _Comparison:
     """Figure 4: the losses after few and after many sweeps are rows."""
-    few, many = settings.sweeps, settings.long_sweeps
-    ends = table.where(iteration=many)
-    long = _draws(table, ends["draw"][~np.isnan(ends["alternating_loss"])])
-    whole = look(table, few)
-    if many <= few or not len(long.values):
-        return _Comparison(whole, "", None)
-    return _compared(whole, look(long, few), look(long, many), few, many, long.draws)
+    sweeps = settings.sweeps, settings.long_sweeps
+    long = (table["iteration"] == settings.long_sweeps) & ~np.isnan(table["alternating_loss"])
+    return _compared(table, long, look, sweeps, sweeps)
 
 
 def _compared(
-    whole: _Finding, before: _Finding, after: _Finding, few: int, many: int, draws: int
+    table: Table,
+    long: Booleans,
+    look: Callable[[Table, Where], _Finding],
+    where: tuple[Where, Where],
+    sweeps: tuple[int, int],
 ) -> _Comparison:
-    """Holding after more sweeps counts where the same draws did not do so before: else it is the draws' doing."""
-    more = f" In {first_draws(draws)} after {many} sweeps: {after.text} (after {few}: {before.text})."
+    """What is found after few sweeps in all draws, and after few and many in those with a row that is ``long``.
+
+    Holding after more sweeps counts where the same draws did not do so before: else it is the draws' doing.
+    """
+    whole, (few, many) = look(table, where[0]), sweeps
+    longer = Table(table.columns, table.values[np.isin(table["draw"], table["draw"][long])])
+    if many <= few or not longer.draws:
+        return _Comparison(whole, "", None)
+    before, after = (look(longer, each) for each in where)
+    more = f" In {first_draws(longer.draws)} after {many} sweeps: {after.text} (after {few}: {before.text})."
     gained = after.holds and not before.holds and not whole.holds
     return _Comparison(whole, more, many if gained else None)
-
-
-def _draws(table: Table, kept: Array) -> Table:
-    """All rows of these draws."""
-    return Table(table.columns, table.values[np.isin(table["draw"], kept)])
 
 
 def _typical(losses: Array) -> float:

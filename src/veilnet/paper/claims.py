@@ -7,26 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from veilnet.paper import _claims_privacy as privacy
+from veilnet.paper import _claims_tradeoff as tradeoff
 from veilnet.paper._claim import Claim
-from veilnet.paper._claims_privacy import (
-    caption_limit,
-    falls_with_agents,
-    falls_with_public_rows,
-    fewer_agents_more_likely,
-    infinite_with_one_agent,
-    less_freedom,
-    never_free_with_prior,
-    not_close_to_limit,
-    theorem_1_is_exact,
-)
-from veilnet.paper._claims_tradeoff import (
-    approximates_optimum,
-    converges,
-    converges_to_optimum,
-    nearly_perfect_at_ceiling,
-    utility_falls_with_agents,
-    utility_falls_with_privacy,
-)
 from veilnet.paper.settings import Settings
 from veilnet.paper.tables import Table
 
@@ -40,25 +23,16 @@ def claims_of(figure: str, table: Table, settings: Settings) -> list[Claim]:
 
 _CLAIMS: dict[str, tuple[Callable[[Table, Settings], Claim], ...]] = {
     "fig1": (
-        infinite_with_one_agent,
-        fewer_agents_more_likely,
-        theorem_1_is_exact,
-        falls_with_agents,
-        falls_with_public_rows,
-        less_freedom,
+        privacy.infinite_with_one_agent, privacy.fewer_agents_more_likely, privacy.theorem_1_is_exact,
+        privacy.falls_with_agents, privacy.falls_with_public_rows, privacy.less_freedom,
     ),
     "fig2": (
-        not_close_to_limit,
-        never_free_with_prior,
-        caption_limit,
-        falls_with_agents,
-        falls_with_public_rows,
+        privacy.not_close_to_limit, privacy.never_free_with_prior, privacy.caption_limit,
+        privacy.falls_with_agents, privacy.falls_with_public_rows,
     ),
     "fig3": (
-        utility_falls_with_privacy,
-        utility_falls_with_agents,
-        nearly_perfect_at_ceiling,
-        approximates_optimum,
+        tradeoff.utility_falls_with_privacy, tradeoff.utility_falls_with_agents,
+        tradeoff.nearly_perfect_at_ceiling, tradeoff.approximates_optimum,
     ),
-    "fig4": (converges, converges_to_optimum),
-}
+    "fig4": (tradeoff.converges, tradeoff.converges_to_optimum),
+}  # fmt: skip

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 
 import numpy as np
 
@@ -148,35 +149,18 @@ def _most_privacy(settings: Settings, number: int, *, prior: bool) -> list[Row]:
     """Ceiling, limit, exact test, printed theorem and free directions for every S and U."""
     drawn = draw(settings, number)
     rows: list[Row] = []
-    for agents in settings.agents:
-        for public_rows in settings.public_rows:
-            network = network_of(drawn, agents, public_rows, prior=prior)
-            verdict = check(network)
-            ranks = verdict.shares.ranks
-            rows.append(
-                (
-                    number,
-                    agents,
-                    public_rows,
-                    verdict.ceiling[PRIVATE],
-                    verdict.limit[PRIVATE],
-                    int(verdict.achievable),
-                    int(bool(verdict.printed_theorem.achievable)),
-                    int(network.N - ranks.sum()),
-                    int(np.sum(ranks == network.blocks.sizes)),
-                )
-            )
+    for agents, public_rows in product(settings.agents, settings.public_rows):
+        network = network_of(drawn, agents, public_rows, prior=prior)
+        verdict = check(network)
+        ranks, printed = verdict.shares.ranks, bool(verdict.printed_theorem.achievable)
+        most = (verdict.ceiling[PRIVATE], verdict.limit[PRIVATE], int(verdict.achievable), int(printed))
+        stuck = int(np.sum(ranks == network.blocks.sizes))
+        rows.append((number, agents, public_rows, *most, int(network.N - ranks.sum()), stuck))
     return rows
 
 
-def figure_1(settings: Settings, number: int) -> list[Row]:
-    """Most privacy at perfect utility without prior information."""
-    return _most_privacy(settings, number, prior=False)
-
-
-def figure_2(settings: Settings, number: int) -> list[Row]:
-    """Most privacy at perfect utility with prior information, and ε^max."""
-    return _most_privacy(settings, number, prior=True)
+figure_1 = partial(_most_privacy, prior=False)
+figure_2 = partial(_most_privacy, prior=True)
 
 
 def figure_3(settings: Settings, number: int) -> list[Row]:
@@ -237,37 +221,16 @@ def figure_4(settings: Settings, number: int) -> list[Row]:
 
 
 _MOST_PRIVACY = (
-    "draw",
-    "agents",
-    "public_rows",
-    "ceiling",
-    "limit",
-    "achievable",
-    "printed_theorem",
-    "free_directions",
+    "draw", "agents", "public_rows", "ceiling", "limit", "achievable", "printed_theorem", "free_directions",
     "agents_without_freedom",
-)
+)  # fmt: skip
 _TRADEOFF = (
-    "draw",
-    "agents",
-    "threshold",
-    "at_ceiling",
-    "ceiling",
-    "limit",
-    "alternating_loss",
-    "joint_loss",
-    "long_loss",
-)
+    "draw", "agents", "threshold", "at_ceiling", "ceiling", "limit", "alternating_loss", "joint_loss", "long_loss",
+)  # fmt: skip
 _ITERATIONS = (
-    "draw",
-    "agents",
-    "iteration",
-    "ceiling",
-    "alternating_loss",
-    "alternating_privacy",
-    "joint_loss",
+    "draw", "agents", "iteration", "ceiling", "alternating_loss", "alternating_privacy", "joint_loss",
     "joint_privacy",
-)
+)  # fmt: skip
 
 FIGURES = {
     figure.name: figure

@@ -40,20 +40,23 @@ def draw_figure(name: str, table: Table, settings: Settings, folder: Path) -> No
             write_bytes(folder / f"{name}.{kind}", written.getvalue())
 
 
+def _ceiling(cell: Table) -> Array:
+    return cell["ceiling"]
+
+
+def _part_of_limit(cell: Table) -> Array:
+    return 100 * cell["ceiling"] / cell["limit"]
+
+
 def _figure_1(figure: Figure, table: Table, _settings: Settings) -> None:
     privacy, infinite = figure.subplots(1, 2)
     agents = table.levels("agents")
-    for colour, rows in zip(_COLOURS, table.levels("public_rows"), strict=False):
-        ceilings = [table.where(agents=count, public_rows=rows)["ceiling"] for count in agents]
-        shown = [summarize(np.minimum(each, TRUNCATED_AT)) for each in ceilings]
-        _band(privacy, agents, shown, colour, f"U = {int(rows)}", "o", by_mean=True)
-        infinite.plot(
-            agents,
-            [100 * float(np.mean(np.isinf(each))) for each in ceilings],
-            "o-",
-            color=colour,
-            label=f"U = {int(rows)}",
-        )
+    ceilings = table.series("public_rows", "agents", _ceiling)
+    for colour, (rows, each) in zip(_COLOURS, ceilings.items(), strict=False):
+        label, shown = f"U = {int(rows)}", [summarize(np.minimum(one, TRUNCATED_AT)) for one in each]
+        _band(privacy, agents, shown, colour, label, "o", by_mean=True)
+        part = [100 * float(np.mean(np.isinf(one))) for one in each]
+        infinite.plot(agents, part, "o-", color=colour, label=label)
     privacy.set_ylabel(f"most privacy at perfect utility\n(truncated at {TRUNCATED_AT:g}; mean, 95 % band)")
     infinite.set_ylabel("draws where it is infinite (%)")
     figure.suptitle("Figure 1: most privacy at perfect utility, no prior")
@@ -64,30 +67,20 @@ def _figure_1(figure: Figure, table: Table, _settings: Settings) -> None:
 def _figure_2(figure: Figure, table: Table, _settings: Settings) -> None:
     privacy, part = figure.subplots(1, 2)
     agents = table.levels("agents")
-    for colour, rows in zip(_COLOURS, table.levels("public_rows"), strict=False):
-        cells = [table.where(agents=count, public_rows=rows) for count in agents]
-        _band(
-            privacy,
-            agents,
-            [summarize(c["ceiling"]) for c in cells],
-            colour,
-            f"U = {int(rows)}",
-            "o",
-            by_mean=True,
-            nothing=ROUNDING,
-        )
-        ratios = [summarize(100 * c["ceiling"] / c["limit"]) for c in cells]
-        _band(part, agents, ratios, colour, f"U = {int(rows)}", "o", by_mean=True, nothing=ROUNDING)
+    measures = _ceiling, _part_of_limit
+    for axes, measure in zip((privacy, part), measures, strict=True):
+        found = table.series("public_rows", "agents", measure)
+        for colour, (rows, each) in zip(_COLOURS, found.items(), strict=False):
+            shown = list(map(summarize, each))
+            _band(axes, agents, shown, colour, f"U = {int(rows)}", "o", by_mean=True, nothing=ROUNDING)
     limits = summarize(table.where(agents=agents[0], public_rows=table.levels("public_rows")[0])["limit"])
     privacy.axhspan(*limits.mean_band, color="tab:red", alpha=0.2)
-    privacy.axhline(limits.mean, color="tab:red", linestyle=":", label=f"ε^max: mean {limits.mean:.4g}")
-    privacy.axhline(
-        limits.median, color="tab:red", linestyle="--", label=f"ε^max: median {limits.median:.4g}"
-    )
-    for axes, column in ((privacy, table["ceiling"]), (part, 100 * table["ceiling"] / table["limit"])):
+    for word, value, line in (("mean", limits.mean, ":"), ("median", limits.median, "--")):
+        privacy.axhline(value, color="tab:red", linestyle=line, label=f"ε^max: {word} {value:.4g}")
+    for axes, measure in zip((privacy, part), measures, strict=True):
         axes.set_yscale("log")
         # Where agents must send everything nothing is private: off a logarithmic axis.
-        axes.set_ylim(bottom=0.5 * float(np.min(column[table["ceiling"] > ROUNDING], initial=1.0)))
+        axes.set_ylim(bottom=0.5 * float(np.min(measure(table)[table["ceiling"] > ROUNDING], initial=1.0)))
     privacy.set_ylabel("most privacy at perfect utility\n(mean, 95 % band)")
     part.set_ylabel("share of ε^max (%; mean, 95 % band)")
     figure.suptitle("Figure 2: most privacy at perfect utility, with prior (hollow, on the axis: none)")
@@ -99,18 +92,16 @@ def _figure_3(figure: Figure, table: Table, settings: Settings) -> None:
     panels = figure.subplots(1, len(settings.tradeoff_agents), sharey=True, squeeze=False)[0]
     fixed = table.where(at_ceiling=0)
     levels = fixed.levels("threshold")
-    losses = {
-        (agents, column): [
-            summarize(100 * fixed.where(agents=agents, threshold=level)[column]) for level in levels
-        ]
-        for agents in table.levels("agents")
-        for column in ("alternating_loss", "joint_loss")
-    }
-    by_mean = not any(each.outliers_rule for series in losses.values() for each in series)
+
+    def typical(column: str) -> dict[float, list[Summary]]:
+        return fixed.series("agents", "threshold", lambda cell: summarize(100 * cell[column]))
+
+    losses = typical("alternating_loss"), typical("joint_loss")
+    by_mean = not any(each.outliers_rule for both in losses for series in both.values() for each in series)
     middle = "mean" if by_mean else "median"
     label = f"Algorithm 3, {settings.tradeoff_sweeps} sweeps"
     for axes, agents in zip(panels, table.levels("agents"), strict=True):
-        alternating, joint = losses[agents, "alternating_loss"], losses[agents, "joint_loss"]
+        alternating, joint = (each[agents] for each in losses)
         _band(axes, levels, alternating, "tab:orange", label, "s", by_mean=by_mean)
         _band(axes, levels, joint, "tab:blue", "joint solver", "o", by_mean=by_mean)
         own = table.where(agents=agents, at_ceiling=1)
@@ -119,7 +110,7 @@ def _figure_3(figure: Figure, table: Table, settings: Settings) -> None:
         axes.axvline(ceilings.median, color="tab:green", linestyle="--", label="free up to here (median)")
         at = at_ceiling.mean if by_mean else at_ceiling.median
         axes.plot(
-            [ceilings.median], [at], "*", color="tab:red", markersize=10, label="Algorithm 3 at the ceiling"
+            ceilings.median, at, "*", color="tab:red", markersize=10, label="Algorithm 3 at the ceiling"
         )
         axes.set_xscale("log")
         axes.set_title(f"S = {int(agents)}")
@@ -144,13 +135,8 @@ def _figure_4(figure: Figure, table: Table, settings: Settings) -> None:
             label = f"{name}, S = {int(agents)}"
             columns = [summarize(100 * column) for column in loss.T]
             _band(losses, shown, columns, colour, label, marker, by_mean=False, line=line)
-            privacy.plot(
-                shown,
-                [summarize(c / settings.sweep_threshold).median for c in reached.T],
-                line,
-                color=colour,
-                label=label,
-            )
+            parts = [summarize(c / settings.sweep_threshold).median for c in reached.T]
+            privacy.plot(shown, parts, line, color=colour, label=label)
     losses.set_yscale("symlog", linthresh=1.0)
     losses.set_ylim(bottom=0)
     losses.set_ylabel("utility loss -u (%; median, 95 % band)")

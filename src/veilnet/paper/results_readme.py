@@ -85,16 +85,16 @@ def _what_was_drawn(settings: Settings) -> Iterator[str]:
 
 def _privacy_table(table: Table, _settings: Settings) -> Iterator[str]:
     """Most privacy by S and U."""
-    rows = table.levels("public_rows")
-    bounded = bool(np.all(np.isfinite(table["limit"])))
+    rows, bounded = table.levels("public_rows"), bool(np.all(np.isfinite(table["limit"])))
+
+    def cell(draws: Table) -> str:
+        ceilings = draws["ceiling"]
+        text = _cell(summarize(ceilings if bounded else np.minimum(ceilings, TRUNCATED_AT)))
+        return text if bounded else f"{text}; infinite: {100 * np.mean(np.isinf(ceilings)):.0f} %"
+
     yield "| S | " + " | ".join(f"U = {int(u)}" for u in rows) + " |"
     yield "|---|" + "---|" * len(rows)
-    for agents in table.levels("agents"):
-        cells = []
-        for u in rows:
-            ceilings = table.where(agents=agents, public_rows=u)["ceiling"]
-            text = _cell(summarize(ceilings if bounded else np.minimum(ceilings, TRUNCATED_AT)))
-            cells.append(text if bounded else f"{text}; infinite: {100 * np.mean(np.isinf(ceilings)):.0f} %")
+    for agents, cells in table.series("agents", "public_rows", cell).items():
         yield f"| {int(agents)} | " + " | ".join(cells) + " |"
     yield ""
     yield "Mean (95 % band), median" + ("." if bounded else f", both truncated at {TRUNCATED_AT:g}.")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array, Booleans
+
+Found = TypeVar("Found")
 
 
 def csv_lines(rows: Iterable[Sequence[float]]) -> str:
@@ -41,6 +44,13 @@ class Table:
     def levels(self, column: str) -> list[float]:
         """The values a column takes, ascending."""
         return [float(value) for value in np.unique(self[column])]
+
+    def series(self, line: str, along: str, measure: Callable[[Table], Found]) -> dict[float, list[Found]]:
+        """Level of one column -> what is measured of the rows at each level of another."""
+        return {
+            level: [measure(self.where(**{line: level, along: other})) for other in self.levels(along)]
+            for level in self.levels(line)
+        }
 
     @cached_property
     def draws(self) -> int:
