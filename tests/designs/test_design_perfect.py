@@ -267,8 +267,14 @@ def test_power_per_agent() -> None:
             {"privacy": 1, "sweeps": 0, "method": "alternating"},
             "sweeps: expected a whole number of at least 1, found 0",
         ),
-        ({"privacy": 1, "sweeps": 5}, "sweeps: goes with method='alternating' and has no effect with 'auto'"),
-        ({"privacy": 1, "sweeps": 20, "method": "joint"}, "has no effect with 'joint'; leave it out"),
+        (
+            {"privacy": 1, "sweeps": 5},
+            "sweeps: goes with method='alternating', and has no effect with method='auto'",
+        ),
+        (
+            {"privacy": 1, "sweeps": 20, "method": "joint"},
+            "has no effect with method='joint' and privacy=; leave it out",
+        ),
         ({"starts": 3}, "starts: goes with the joint search"),
         ({"seed": 0}, "seed: goes with the joint search"),
         ({"seed": 0, "method": "joint"}, "has no effect with method='joint' without a target"),

@@ -151,7 +151,7 @@ def test_a_certificate_can_fail() -> None:
             "prove: no bound on what a design can reach is known",
         ),
         ({"privacy": vn.Worst(0.1)}, vn.InvalidRequest, "Worst. are not built for streams"),
-        ({"method": "perfect", "privacy": 5.0}, vn.Infeasible, "no mechanism exceeds .* with hindsight"),
+        ({"method": "perfect", "privacy": 5.0}, vn.Infeasible, "no mechanism exceeds with hindsight"),
         ({"privacy": 1e9}, vn.Infeasible, "even silence gives only"),
     ],
 )

@@ -21,17 +21,17 @@ from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.power import power_plan
 from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
 from veilnet.designs.questions import (
+    PERFECT,
+    SILENCE,
     Target,
-    above_ceiling,
     one_target,
     read_asked,
     read_count,
     read_gap,
     read_power,
     refuse_above_limit,
+    refuse_beyond,
     refuse_public_and_private,
-    refuse_worst_above_limit,
-    worst_above_ceiling,
 )
 from veilnet.designs.secrets import secrets_in_numbers, stream_plan_for_secrets
 from veilnet.designs.standard_errors import Times
@@ -61,6 +61,17 @@ _NOT_FOR_STREAMS = {
     "power": "noise of limited power is",
     "noise": "Algorithms 1 and 2 of the paper are",
     "alternating": "Algorithm 3 of the paper is",
+}
+_EVERY = "every direction of "
+_SEARCHED = "goes with the joint search for privacy= or utility_loss= (method 'auto' or 'joint')"
+_GOES_WITH = {
+    "weights": "they divide privacy within utility_loss=",
+    "partial": "goes with method='noise'",
+    "sweeps": "goes with method='alternating'",
+    "prove": "goes with privacy= or utility_loss=; closed forms are optimal, noise of limited power is certified",
+    "give_up": f"{_SEARCHED}, where one parameter's protection can be traded for another's",
+    "starts": _SEARCHED,
+    "seed": _SEARCHED,
 }
 
 
@@ -235,17 +246,17 @@ def _answered(verdict: Verdict, asked: Asked, method: Method, search: SearchOpti
     if asked.most_loss is not None and method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
     if asked.worst:
-        refuse_worst_above_limit(worst_limits(verdict.network), asked.worst)
-    why = _free(verdict, asked)
-    if why is not None:
+        limits = {name: each * (1 + 1e-9) for name, each in worst_limits(verdict.network).items()}
+        refuse_beyond(asked.worst, limits, f"of one {SILENCE[0]}", SILENCE[1], of=_EVERY)
+    because = _free(verdict, asked)
+    if because is not None:
         free = Asked(asked.targets, asked.worst, seen=asked.seen)
-        return perfect_plan(verdict, free, remark=f"free: {why}" if search.expected else None)
+        return perfect_plan(verdict, free, remark=f"free: {because}" if search.expected else None)
     if method == "perfect":
-        if all(verdict.ceiling[name] >= each for name, each in asked.targets.items()):
-            raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
-        raise above_ceiling(
-            verdict.ceiling, asked.targets, " with hindsight" if verdict.network.is_stream else ""
-        )
+        why, helps = PERFECT
+        why += " with hindsight" if verdict.network.is_stream else ""
+        refuse_beyond(asked.targets, verdict.ceiling, why, helps)
+        refuse_beyond(asked.worst, worst_ceilings(verdict) if asked.worst else {}, why, helps, of=_EVERY)
     kept = keeping_what_is_free(verdict, asked)
     if asks_directions(verdict.network, asked):
         return worst_direction_plan(verdict, kept, search)
@@ -325,32 +336,18 @@ def _refuse_for_streams(asked: Asked, method: Method, *, power: bool, proving: b
 
 def _refuse_stray_options(method: Method, targets: Sequence[str], options: Set[str]) -> None:
     """Refuse options that could have no effect with this method and target."""
-    if "weights" in options and "utility_loss" not in targets:
-        raise InvalidRequest(
-            "weights: they divide privacy within utility_loss=; give that too, or leave them out"
-        )
-    for option, needed in (("partial", "noise"), ("sweeps", "alternating")):
-        if option in options and method != needed:
+    traded = bool(set(targets) & {"privacy", "utility_loss"})
+    searched = traded and method in ("auto", "joint")
+    given = [
+        f"method={method!r}" + ("" if targets else " without a target"),
+        *(f"{name}=" for name in targets),
+    ]
+    effective = {
+        "weights": "utility_loss" in targets, "partial": method == "noise", "sweeps": method == "alternating",
+        "prove": traded, "give_up": searched, "starts": searched, "seed": searched,
+    }  # fmt: skip
+    for option, effect in effective.items():
+        if option in options and not effect:
             raise InvalidRequest(
-                f"{option}: goes with method={needed!r} and has no effect with {method!r}; leave it out"
-            )
-    if "prove" in options and not set(targets) & {"privacy", "utility_loss"}:
-        raise InvalidRequest(
-            "prove: goes with privacy= or utility_loss= and has no effect without; closed forms are optimal, and "
-            "designs of limited power are certified anyway"
-        )
-    if "give_up" in options and not (
-        method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
-    ):
-        raise InvalidRequest(
-            "give_up: goes with privacy= or utility_loss= (method 'auto' or 'joint'), where one parameter's "
-            "protection can be traded for another's; leave it out"
-        )
-    searching = method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
-    for option in ("starts", "seed"):
-        if option in options and not searching:
-            found = f"method={method!r}" + ("" if targets else " without a target")
-            raise InvalidRequest(
-                f"{option}: goes with the joint search for privacy= or utility_loss= (method 'auto' or 'joint') and "
-                f"has no effect with {' and '.join([found, *(f'{name}=' for name in targets)])}; leave it out"
+                f"{option}: {_GOES_WITH[option]}, and has no effect with {' and '.join(given)}; leave it out"
             )

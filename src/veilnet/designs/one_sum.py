@@ -60,15 +60,7 @@ class SumCurve(Levels):
             return found[level].loss - budget * (1 - _SPENT / 2)
 
         if budget > 0 and high > low:
-            brentq(
-                over,
-                low,
-                high,
-                xtol=_SPENT * low,
-                rtol=_SPENT / 4,
-                maxiter=_MOST_LOOKS,
-                full_output=True,
-                disp=False,
-            )
+            near = (_SPENT * low, _SPENT / 4)  # of the level, and relative to it
+            brentq(over, low, high, (), *near, _MOST_LOOKS, full_output=True, disp=False)
         inside = [level for level, each in found.items() if each.loss <= budget]
         return found[max(inside)] if inside else self.at(low)

@@ -33,21 +33,13 @@ def perfect_plan(
     }
     if remark is not None:
         details["remark"] = remark
-    lossless = replace(asked, most_loss=0.0)
-    if not isinstance(verdict, StreamVerdict):
-        return make_plan(verdict.network, shares.sanitizers, "perfect", lossless, details=details)
-    details["ceiling_now"] = dict(verdict.ceiling_now)
-    details["numbers_kept"] = int(sum(verdict.shares.orders.values()))
-    made = verdict.shares.sanitizers
-    return make_plan(
-        verdict.network,
-        made,
-        "perfect",
-        lossless,
-        details=details,
-        known=verdict.known,
-        gap_privacy=gap_privacy,
-    )
+    known = None
+    if isinstance(verdict, StreamVerdict):
+        details["ceiling_now"] = dict(verdict.ceiling_now)
+        details["numbers_kept"] = int(sum(verdict.shares.orders.values()))
+        known = verdict.known
+    how: dict[str, Any] = {"details": details, "known": known, "gap_privacy": gap_privacy}
+    return make_plan(verdict.network, shares.sanitizers, "perfect", replace(asked, most_loss=0.0), **how)
 
 
 def reachable(verdict: Verdict) -> dict[str, dict[str, float]]:

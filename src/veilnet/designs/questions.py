@@ -182,48 +182,32 @@ def read_count(value: Any, what: str, *, least: int = 1) -> int:
 
 def refuse_above_limit(limit: Mapping[str, float], targets: Mapping[str, float]) -> None:
     """Infeasible, naming the limit, when a target is above what silence would give."""
-    over = {name: target for name, target in targets.items() if target > limit[name]}
-    if over:
-        each = [
-            f"{name} was asked to reach {number(target)} ({times(1 + target)}), and even silence gives only "
-            f"{number(limit[name])} ({times(1 + limit[name])})"
-            for name, target in over.items()
-        ]
-        raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")
+    refuse_beyond(targets, limit, *SILENCE)
 
 
-def above_ceiling(ceiling: Mapping[str, float], targets: Mapping[str, float], when: str = "") -> Infeasible:
-    """The refusal that names every target which costs utility, where none may be lost."""
+SILENCE = ("even silence gives only", "Nothing hides more than silence; ask for less")
+PERFECT = (
+    "at perfect utility no mechanism exceeds",
+    "Ask for less, or use method='auto' to trade utility for it",
+)
+"""Why there is a limit or a ceiling, and what helps."""
+
+
+def refuse_beyond(
+    asked: Mapping[str, float], most: Mapping[str, float], why: str, helps: str, *, of: str = ""
+) -> None:
+    """Infeasible where something is asked that is more than there is, with every such name.
+
+    of: what of each parameter was asked for, where it was not the whole.
+    """
     each = [
-        f"{name} was asked to reach {number(target)} ({times(1 + target)}), but at perfect utility no mechanism "
-        f"exceeds {number(ceiling[name])} ({times(1 + ceiling[name])}){when}"
-        for name, target in targets.items()
-        if ceiling[name] < target
+        f"{of}{name} was asked to reach {number(target)} ({times(1 + target)}), and {why} {number(most[name])} "
+        f"({times(1 + most[name])})"
+        for name, target in asked.items()
+        if target > most[name]
     ]
-    return Infeasible(
-        f"privacy: {'; '.join(each)}. Ask for less, or use method='auto' to trade utility for it"
-    )
-
-
-def worst_above_ceiling(ceilings: Mapping[str, float], worst: Mapping[str, float]) -> Infeasible:
-    """The refusal that says how far the most exposed directions get where no utility may be lost."""
-    reached = ", ".join(f"{number(ceilings[name])} ({name})" for name in worst)
-    return Infeasible(
-        f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
-        "method='auto' to trade utility for it"
-    )
-
-
-def refuse_worst_above_limit(limits: Mapping[str, float], worst: Mapping[str, float]) -> None:
-    """Infeasible, naming the limit, when silence would leave a direction more exposed than was asked."""
-    over = {name: target for name, target in worst.items() if target > limits[name] * (1 + 1e-9)}
-    if over:
-        each = [
-            f"every direction of {name} was asked to reach {number(target)}, and of one even silence gives only "
-            f"{number(limits[name])}"
-            for name, target in over.items()
-        ]
-        raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")
+    if each:
+        raise Infeasible(f"privacy: {'; '.join(each)}. {helps}")
 
 
 def read_amounts(value: Any, names: Sequence[str], what: str) -> dict[str, float]:

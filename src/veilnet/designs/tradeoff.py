@@ -57,7 +57,12 @@ class Tradeoff(ABC):
 
         ``curve`` where one was begun for these weights and floors.
         """
-        near = [name for name, target in asked.targets.items() if self._at_limit(name, target)]
+        limit = self.verdict.limit  # so near to it the margin above a target cannot be reached
+        near = [
+            name
+            for name, target in asked.targets.items()
+            if 0 < target > limit[name] * (1 - SETTINGS.near_limit)
+        ]
         if near:
             return self._at_the_limit(near, asked)
         wanted = np.array(list(asked.targets.values()))
@@ -104,20 +109,11 @@ class Tradeoff(ABC):
         """The shares, which lose nothing and so keep within any loss, where no plan that loses some is confirmed."""
         details = {"interrupted": False, "remark": f"this is the most privacy at no loss: {why}"}
         details |= reachable(self.verdict)
-        return make_plan(
-            self.verdict.network,
-            self.verdict.shares.sanitizers,
-            "joint",
-            replace(asked, floors={}),
-            details=details,
-        )
+        network, made = self.verdict.network, self.verdict.shares.sanitizers
+        return make_plan(network, made, "joint", replace(asked, floors={}), details=details)
 
     def _unconfirmed(self) -> str:
         return "no plan that uses the loss allowed was confirmed"
-
-    def _at_limit(self, name: str, target: float) -> bool:
-        """Whether a target is so close to its limit that the margin above it cannot be reached."""
-        return 0 < target > self.verdict.limit[name] * (1 - SETTINGS.near_limit)
 
 
 class RowTradeoff(Tradeoff):
