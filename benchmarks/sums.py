@@ -134,7 +134,7 @@ def one_centre(members: int, epochs: int, stack: ExitStack) -> None:
     each = epochs * members
     seconds, size = plain(terms, 2000)
     print(
-        f"  one centre, {members:6,} agents ({terms.degree} neighbours): {1e3 * agents.spent / each:.2f} ms ("
+        f"  one centre, {members:6,} agents: {1e3 * agents.spent / each:.2f} ms ("
         f"{1e3 * disk.spent / each:.2f} of it for the record on the disk) and {sent / each:,.0f} bytes both ways an "
         f"agent and epoch, centre {1e3 * centre_time.spent / epochs:,.0f} ms; "
         f"plain {1e3 * seconds:.3f} ms, {size} bytes"

@@ -33,9 +33,9 @@ ROOMS = tuple(house().agents)
 
 
 @cache
-def summed_plan() -> Plan:
-    """A plan of the house in which the centre sees the sum of all rooms' messages, and nothing else."""
-    return design(house(), summed=True)
+def summed_plan(*groups: tuple[str, ...]) -> Plan:
+    """A plan of the house in which the centre sees the sum of all rooms' messages, or of these, and nothing else."""
+    return design(house(), summed=list(map(list, groups)) or True)
 
 
 def room_readings(rows: int, seed: int = 0) -> dict[str, Array]:
@@ -50,8 +50,8 @@ class SummedHouse:
     something else of what a room says.
     """
 
-    def __init__(self, folder: Path, wait: float = 6.0) -> None:
-        self.folder, self.plan = folder, summed_plan()
+    def __init__(self, folder: Path, wait: float = 6.0, groups: tuple[tuple[str, ...], ...] = ()) -> None:
+        self.folder, self.plan = folder, summed_plan(*groups)
         self.plan.save(folder / "plan")
         self.sanitizers = self.plan.members
         self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in ROOMS}
@@ -76,8 +76,11 @@ class SummedHouse:
         """A room's process, as after a kill; its noise is seeded, so that a test knows what it adds."""
         if room in self.agents:
             self.agents[room].store.close()
-        sanitizer = self.sanitizers[room]
-        assert sanitizer.summed is not None
+        sanitizer, noise = self.sanitizers[room], noise_source(ROOMS.index(room))
+        if sanitizer.summed is None:
+            store = AgentStore(self.folder / f"{room}.sqlite", room)
+            self.agents[room] = LiveAgent(store, self.seals[room], sanitizer, self.plan_id, noise)
+            return
         terms = Terms(self.plan_id, sanitizer.summed, sanitizer.sent)
         publics = {name: key.public_key() for name, key in self._identities.items()}
         store = AgentStore(self.folder / f"{room}.sqlite", room)
@@ -91,7 +94,6 @@ class SummedHouse:
             self.said.append,
             store,
         )
-        noise = noise_source(ROOMS.index(room))
         self.agents[room] = LiveAgent(
             store, self.seals[room], sanitizer, self.plan_id, noise, rounds=self.rounds[room]
         )
@@ -131,6 +133,8 @@ class SummedHouse:
 
         def run(room: str) -> None:
             found[room] = self.agents[room].take([epoch], readings[room])
+            for _, payload in self.agents[room].store.waiting(0, 10):  # of a room that is in no sum
+                self._arrived.put((TOPICS.messages(room), payload))
 
         threads = [threading.Thread(target=run, args=(room,)) for room in ROOMS if room not in without]
         for each in threads:
@@ -138,6 +142,13 @@ class SummedHouse:
         for each in threads:
             each.join(3 * self.wait)
         return found
+
+    def until_estimated(self, epoch: int) -> None:
+        """Wait for the estimate of an epoch."""
+        until = time.monotonic() + 10 * self.wait
+        while all(each.epoch < epoch for each in self.estimates):
+            assert time.monotonic() < until, f"no estimate of epoch {epoch}"
+            time.sleep(0.02)
 
     def close(self) -> None:
         """End all."""

@@ -64,6 +64,31 @@ def test_a_room_that_is_away_is_missing_and_the_error_says_so(live: SummedHouse)
     assert np.trace(lacking.estimate.covariance) > np.trace(whole.estimate.covariance)
 
 
+def test_sums_of_groups_and_a_room_alone_make_one_estimate(tmp_path: Path) -> None:
+    """As in process; where one group has too few, the other sum and the room alone make it."""
+    groups = (ROOMS[:2], ROOMS[2:4])
+    live = SummedHouse(tmp_path, wait=3.0, groups=groups)
+    try:
+        readings, alone = room_readings(1), ROOMS[4]
+        live.epoch(1, readings)
+        live.until_estimated(1)
+        sent = bare(live, readings)
+        names = ["+".join(group) for group in groups]
+        sums = {name: sum(sent[room] for room in group) for name, group in zip(names, groups, strict=True)}
+        fusion = Fusion(live.plan)
+        expected = fusion.estimate(sums | {alone: sent[alone]})
+        np.testing.assert_array_equal(live.estimates[-1].estimate.public, expected.public)
+        assert live.estimates[-1].estimate.missing == ()
+        live.epoch(2, readings, without=ROOMS[2:4])
+        live.until_estimated(2)
+        lacking = live.estimates[-1].estimate
+        assert set(lacking.missing) == {*ROOMS[2:4], names[1]}
+        weaker = fusion.estimate({names[0]: sums[names[0]], alone: sent[alone]}, missing=ROOMS[2:4])
+        np.testing.assert_array_equal(lacking.covariance, weaker.covariance)
+    finally:
+        live.close()
+
+
 def test_what_a_broker_brings_twice_is_answered_once(live: SummedHouse) -> None:
     for rounds in live.rounds.values():
         hear = rounds.hear

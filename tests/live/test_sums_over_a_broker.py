@@ -23,7 +23,7 @@ from veilnet.live.keys import KeyFolder
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-WAIT = "24"
+WAIT, PATIENCE = "24s", "120"  # a round takes a quarter of it, where a room is gone
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_kil
     tmp_path: Path, keys: KeyFolder
 ) -> None:
     require_mosquitto()
-    readings, epochs = room_readings(3), 3
+    readings, epochs = room_readings(2), 2
     lost = ROOMS[-1]
     with Broker(keys.broker, BrokerPlan(ROOMS)) as broker, ExitStack() as stack:
         address = f"mqtts://{broker.host}:{broker.port}"
         out = tmp_path / "estimates.sqlite"
         centre = started(
             stack, "center", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.centre.folder,
-            "--out", out, "--wait", f"{WAIT}s", "--json",
+            "--out", out, "--wait", WAIT, "--json",
         )  # fmt: skip
         rooms = {
             room: started(
                 stack, "agent", tmp_path / f"plan/{room}.json", "--broker", address, "--begin",
-                "--cert", keys.agent(room).folder, "--wait", WAIT, piped=True,
+                "--cert", keys.agent(room).folder, "--wait", PATIENCE, piped=True,
             )
             for room in ROOMS
         }  # fmt: skip
@@ -77,12 +77,12 @@ def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_kil
             assert centre.stdout is not None
             found.append(json.loads(centre.stdout.readline()))
         for process in rooms.values():
-            process.communicate(timeout=60)
+            process.communicate(timeout=150)
             assert process.returncode == 0
-    assert [each["epoch"] for each in found] == [1, 2, 3]
-    assert [each["missing"] for each in found] == [[], [lost], [lost]]
+    assert [each["epoch"] for each in found] == [1, 2]
+    assert [each["missing"] for each in found] == [[], [lost]]
     for room in rooms:
         with AgentStore(tmp_path / f"plan/{room}.sqlite", room) as store:
-            assert (store.ledger().releases, store.count_waiting()) == (3, 0)
-    whole, *lacking = [np.trace(each["covariance"]) for each in found]
-    assert all(each > whole for each in lacking)
+            assert (store.ledger().releases, store.count_waiting()) == (2, 0)
+    whole, lacking = [np.trace(each["covariance"]) for each in found]
+    assert lacking > whole

@@ -5,24 +5,14 @@ from __future__ import annotations
 import hmac
 import json
 from itertools import combinations
-from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
 
 from helpers.sum_groups import make_terms
-from veilnet.agent.membership import COMPLETE
 from veilnet.sums import masks, shamir
-from veilnet.sums.neighbours import (
-    chance_of_harm,
-    chance_of_no_sum,
-    degree_for,
-    local_threshold,
-    neighbourhoods,
-)
 from veilnet.sums.rehearsal import seeded_bytes
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
@@ -128,59 +118,10 @@ def test_wrong_shares_are_left_out_and_named(shares: int, threshold: int, liars:
     assert shamir.rebuilt(too_few, threshold, lambda found: found == coefficients[0]) == (None, ())
 
 
-def test_the_bound_of_a_sparse_graph_is_that_of_counting() -> None:
-    """Against SciPy's hypergeometric tails, and against shuffled rings."""
-    members, threshold, degree, colluding, dropping = 60, 41, 20, 9, 6
-    closed, needed = 21, local_threshold(60, 41, 21)
-
-    def tail(marked: int, most: int) -> float:
-        return float(hypergeom.sf(most, members, marked, closed))
-
-    run = comb(members - 10, colluding + dropping - 10) / comb(members, colluding + dropping)
-    harmed = members * (tail(colluding, 2 * needed - closed - 1) + run)
-    silent = members * tail(dropping, closed - needed)
-    assert chance_of_harm(members, threshold, degree, colluding, dropping) == pytest.approx(
-        min(1, harmed), rel=1e-9
-    )
-    assert chance_of_no_sum(members, threshold, degree, dropping) == pytest.approx(min(1, silent), rel=1e-9)
-    bound = harmed + silent
-
-    rng, bad = np.random.default_rng(1), 0
-    near = neighbourhoods([str(k) for k in range(members)], degree, "plan")
-    for _ in range(400):
-        order = rng.permutation(members)
-        against, gone = set(order[:colluding].tolist()), set(order[colluding : colluding + dropping].tolist())
-        bad += any(
-            len(against & set(some)) > 2 * needed - closed - 1 or closed - len(gone & set(some)) < needed
-            for some in near
-        )
-    assert bad / 400 <= bound + 4 * np.sqrt(bound / 400)
-
-
-@pytest.mark.parametrize("size", [2, 3, 5, 6, 50, COMPLETE + 1])
-def test_who_may_help_is_what_the_rounds_stand_where_all_mask_with_all(size: int) -> None:
+@pytest.mark.parametrize("size", [2, 3, 5, 6, 50, 500])
+def test_who_may_help_is_what_the_rounds_stand(size: int) -> None:
     for threshold in {size // 2 + 1, 2 * size // 3 + 1, size} - {1}:
-        terms = make_terms(size, threshold)
-        most = terms.membership.colluders
-        assert most == terms.colluders
+        most = make_terms(size, threshold).colluders
         if most:  # 2t > S + c, and two honest ones in a sum
             assert 2 * threshold > size + most
             assert threshold - most >= 2
-
-
-def test_neighbours_are_mutual_and_as_many_as_the_bound_asks_for() -> None:
-    assert degree_for(50, 34) == 49
-    degree = degree_for(500, 334)
-    assert COMPLETE <= degree < 499
-    assert 2.0**64 * chance_of_harm(500, 334, degree, 50, 50) <= 2.0**-40  # whatever id the plan has
-    assert chance_of_no_sum(500, 334, degree, 50) <= 2.0**-40
-    names = [f"room{k}" for k in range(500)]
-    near = neighbourhoods(names, degree, "plan")
-    assert all(len(some) == degree + 1 and who in some for who, some in enumerate(near))
-    assert all(who in near[other] for who, some in enumerate(near) for other in some)
-    assert near != neighbourhoods(names, degree, "another plan")
-    order = np.random.default_rng(0).permutation(
-        500
-    )  # the order of a plan's members moves nobody on the ring
-    moved = neighbourhoods([names[k] for k in order], degree, "plan")
-    assert {int(order[k]) for k in moved[0]} == set(near[order[0]])

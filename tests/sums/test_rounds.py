@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from helpers.said import says
 from helpers.sum_groups import make_terms, plain_sum, random_messages
+from veilnet._core.errors import InvalidPlan
 from veilnet.sums.opening import SumEpoch, TooFew
 from veilnet.sums.rehearsal import Rehearsal, combinations_known
 from veilnet.sums.rounds import SumAgent
-from veilnet.sums.terms import Roster, SumRefused, read_message, written_message
+from veilnet.sums.terms import MOST_MEMBERS, Roster, SumRefused, read_message, written_message
 
 VECTORS = Path(__file__).parent / "vectors.json"
 
@@ -85,16 +87,11 @@ def test_as_many_as_the_threshold_allows_may_drop_out_at_one_point_and_no_more(s
     assert not np.any(np.count_nonzero(np.abs(combinations_known(terms, members.seen)) > 1e-9, axis=1) == 1)
 
 
-def test_a_sparse_graph_opens_the_sum_too() -> None:
-    terms = make_terms(131, numbers=1)
-    members, rng = Rehearsal(terms), np.random.default_rng(4)
-    assert terms.degree < len(terms.members) - 1
-    messages = random_messages(terms, rng)
-    order = rng.permutation(terms.members).tolist()
-    found = members.run(1, messages, {1: order[:3], 2: order[3:6], 3: order[6:9], 4: order[9:12]})
-    assert set(found.survivors) == set(order[6:])
-    assert found.residues.tolist() == plain_sum(terms, messages, found.survivors)
-    assert knows_the_sum_alone(members, found.survivors)
+def test_more_members_than_one_message_to_a_broker_holds_are_refused() -> None:
+    make_terms(MOST_MEMBERS).in_rounds()
+    with pytest.raises(InvalidPlan) as refusal:
+        make_terms(MOST_MEMBERS + 1).in_rounds()
+    says(refusal, "'all'", MOST_MEMBERS, MOST_MEMBERS + 1, "smaller groups")
 
 
 def test_a_member_whose_key_comes_late_waits_for_the_next_epoch() -> None:

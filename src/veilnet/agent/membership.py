@@ -15,8 +15,6 @@ from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 
 MOST_BITS = 64
-COMPLETE = 128
-"""In a group each masks with so many others, or more; where there are no more, all mask with all."""
 
 _EXACT = 2.0**53
 
@@ -55,11 +53,9 @@ class Membership:
         """How many others may help the centre, and it still sees nothing but the sum.
 
         More than (S + c)/2 of S members must be needed (:mod:`veilnet.sums.rounds`), and two honest ones remain in
-        every sum. Where not all mask with all: if they did not choose their places, and no more than a tenth help.
+        every sum.
         """
-        size = len(self.members)
-        most = max(0, min(2 * self.threshold - size - 1, self.threshold - 2))
-        return most if size <= COMPLETE + 1 else min(most, size // 10)
+        return max(0, min(2 * self.threshold - len(self.members) - 1, self.threshold - 2))
 
     @property
     def mask(self) -> int:

@@ -58,6 +58,7 @@ def can_mix(one: Messages, other: Messages) -> bool:
         and one.basis == other.basis
         and one.correlation is None
         and other.correlation is None
+        and not (one.sums or other.sums)
         and (tuple(one.agents), one.labels, one.units) == (tuple(other.agents), other.labels, other.units)
     )
 

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
-from veilnet._core.types import Array
-from veilnet.centre.fusion import Fusion
 from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
@@ -220,7 +216,8 @@ class Centre:
         self._sent[plan[:SHORT]] = fusion.sent
         if sums_of(fusion):
             desk = SumDesk(plan[:SHORT], sums_of(fusion), self._wait)
-            self._sent[plan[:SHORT]] = {}  # nobody sends a bare message
+            alone = {agent: size for agent, size in fusion.sent.items() if agent not in sums_of(fusion)}
+            self._sent[plan[:SHORT]] = alone  # members send no bare message
         if isinstance(fusion, SymbolFusion):
             watch, self._symbols[plan[:SHORT]] = SymbolWatch(fusion), fusion.centre.agents
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch, desk)
@@ -271,8 +268,8 @@ class Centre:
                     self.store.count(message.agent, problem)
                 if plan.watch is not None and not early and plan.watch.tell(message.agent, found.values):
                     self.store.count(message.agent, f"{DRIFT}{message.plan}")
+            self._add_up(taken, now)
             taken.estimates = self._estimates(now, clock)
-            self._add_up(taken, now, clock)
             self.store.note()
         for whose in dict.fromkeys([*kept, *never]):
             agent, store = whose
@@ -296,34 +293,25 @@ class Centre:
             return True
         return False
 
-    def _add_up(self, taken: Taken, now: float, clock: float) -> None:
-        """Bring the rounds of sums forward, and estimate from those that are open now."""
+    def _add_up(self, taken: Taken, now: float) -> None:
+        """Bring the rounds of sums forward; one that is open is kept as the message of its group."""
         plan = self._plans[self._current]
         if plan.desk is None:
             return
         plan.desk.advance(now)
         taken.ended = plan.desk.finished()
         for each in taken.ended:
-            kept = {
-                group: self._sum_is_new(plan, each.epoch, group, values)
-                for group, values in each.sums.items()
-            }
-            if kept and all(kept.values()) and isinstance(plan.fusion, Fusion):
-                estimate = plan.fusion.estimate(each.sums, missing=each.missing)
-                made = MadeEstimate(each.epoch, plan.number, len(kept), estimate)
-                taken.estimates.append(self._committed(made, plan.plan, clock))
+            for group, values in each.sums.items():
+                content, epoch = values.astype("<f8").tobytes(), each.epoch
+                sent = Message(plan.plan[:SHORT], group, bytes(STORE_BYTES), epoch, epoch, values=content)
+                if self.store.add(sent, plan.number) == "new":
+                    plan.estimator.tell(sent, values, now)
         seals = dict(self._members.values())
         taken.rounds = [
             (agent, seals[agent].round(written_message(message), by_agent=False))
             for agent, message in plan.desk.outgoing()
             if agent in seals
         ]
-
-    def _sum_is_new(self, plan: _Plan, epoch: int, group: str, values: Array) -> bool:
-        """Keep the sum of a group as its message; False where another was there."""
-        content = np.ascontiguousarray(values, dtype="<f8").tobytes()
-        sent = Message(plan.plan[:SHORT], group, bytes(STORE_BYTES), epoch, epoch, values=content)
-        return self.store.add(sent, plan.number) == "new"
 
     def _estimates(self, now: float, clock: float) -> list[Estimated]:
         names = {each.number: each.plan for each in self._plans.values()}

@@ -27,7 +27,7 @@ from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import middle
-from veilnet.live.fusions import AnyFusion, LiveEstimate
+from veilnet.live.fusions import AnyFusion, LiveEstimate, estimated, sums_of
 from veilnet.live.messages import Message
 
 _HISTORY = 64  # rows back that a late message may change
@@ -80,9 +80,10 @@ def estimator(
 
 
 def quorum_of(fusion: AnyFusion, asked: int | None) -> int:
-    """More than half of those who send, unless another number is asked for."""
+    """More than half of those who send, unless another number is asked for; a sum is that of many already."""
     senders = len(_senders(fusion))
-    return senders // 2 + 1 if asked is None else min(asked, senders)
+    usual = 1 if sums_of(fusion) else senders // 2 + 1
+    return usual if asked is None else min(asked, senders)
 
 
 def _senders(fusion: AnyFusion) -> tuple[str, ...]:
@@ -182,9 +183,9 @@ class RowEstimator:
             return None
         fusion = self._fusion_of(reports, plans)
         sent = {agent: values for agent, (_, values) in reports.items() if values is not None}
-        estimate = fusion.estimate(sent)
+        estimate = estimated(fusion, sent)
         used = set(sent) if fusion.keep else set(sent).difference(estimate.contradicting)
-        if len(used) == 1 and len(self._senders[newest]) > 1:
+        if len(used) == 1 and len(self._senders[newest]) > 1 and not used & set(sums_of(fusion)):
             judged = isinstance(fusion.gate, Gate) and fusion.gate.judges_alone(*used)
             return estimate if judged else None
         return estimate

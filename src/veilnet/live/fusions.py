@@ -140,6 +140,20 @@ def sums_of(fusion: AnyFusion) -> Mapping[str, SumParts]:
     return {} if plain else fusion.model.sums
 
 
+def estimated(fusion: AnyFusion, sent: Mapping[str, Array]) -> LiveEstimate:
+    """The estimate of an epoch from what was sent; a sum has flags of its members behind its numbers."""
+    sums = sums_of(fusion)
+    if isinstance(fusion, SymbolFusion) or not sums:
+        return fusion.estimate(sent)
+    numbers, missing = dict(sent), list[str]()
+    for group, parts in sums.items():
+        there = np.zeros(len(parts.members))
+        if group in sent:
+            numbers[group], there = np.split(sent[group], [len(parts.grid)])
+        missing += [member for member, flag in zip(parts.members, there, strict=True) if not flag]
+    return fusion.estimate(numbers, missing=missing)
+
+
 def senders(fusion: AnyFusion) -> tuple[str, ...]:
     """Who sends by a plan: its agents, and the members of those that are groups."""
     sums = sums_of(fusion)

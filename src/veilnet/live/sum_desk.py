@@ -1,7 +1,8 @@
 """The rounds of sums at the centre: who is waited for, until when, and what an epoch came to.
 
 An epoch of a group begins with the first shares that arrive. Each of its four rounds is over when all who can have
-answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody hears so.
+answered, or a quarter of the wait later. Where too few are left there is no sum, and everybody hears so. A sum goes
+on as the message of its group (:func:`veilnet.live.fusions.estimated`).
 
 Members of whom one cannot open the other's shares are kept apart for as long as this centre runs: one of the two, who
 is named, is in no further sum. So is one whose shares do not give what it committed to.
@@ -35,22 +36,21 @@ from veilnet.sums.terms import (
 )
 
 _ROUNDS = 4
+_KEYS_AT_ONCE = 200  # in a message
 
 
 @dataclass(frozen=True, eq=False)
 class EpochOfSums:
     """What an epoch came to.
 
-    sums:    group -> the sum of its members' messages, of the groups that have one.
-    missing: members whose messages are in none.
-    lying:   members who revealed shares that do not fit.
-    apart:   members who took part and were left out, since shares between them and others do not open.
-    why:     group -> why it has no sum.
+    sums:  group -> the sum of its members' messages, then for each member 1 where its own is in it, else 0.
+    lying: members who revealed shares that do not fit.
+    apart: members who took part and were left out, since shares between them and others do not open.
+    why:   group -> why it has no sum.
     """
 
     epoch: int
     sums: dict[str, Array]
-    missing: tuple[str, ...]
     lying: tuple[str, ...]
     why: dict[str, str]
     apart: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class SumDesk:
         self._of: dict[str, _Group] = {}
         for name, parts in sums.items():
             membership = Membership(name, parts.members, parts.threshold, parts.bits)
-            group = _Group(name, Terms(plan, membership, len(parts.grid)), parts.grid)
+            group = _Group(name, Terms(plan, membership, len(parts.grid)).in_rounds(), parts.grid)
             self._groups[name] = group
             self._of |= dict.fromkeys(parts.members, group)
         self._over: dict[int, dict[str, OpenedSum | str]] = {}
@@ -132,6 +132,9 @@ class SumDesk:
         going = group.going.get(message.epoch)
         expected = {SealedShares: 1, Masked: 2, Objected: 2, Revealed: 4}.get(type(message), 3)
         if going is None or going.round != expected:
+            shares = {} if going is None else going.sum.shares
+            if isinstance(message, SealedShares) and group.terms.number(agent) not in shares:
+                self._out.append((agent, Ended(message.epoch, "its shares came too late")))
             raise SumRefused(f"{agent!r} comes too late for this round of epoch {message.epoch}")
         if isinstance(message, Masked):
             if len(message.residues) != 8 * group.terms.numbers:
@@ -154,11 +157,14 @@ class SumDesk:
                 del group.going[other]
 
     def _greet(self, group: _Group, hello: Hello) -> None:
-        """A key that is new goes to all who said hello; one that is known brings its owner the others'."""
-        new = group.hellos.get(hello.agent) != hello
-        group.hellos[hello.agent] = hello
-        roster = Roster(list(group.hellos.values()))
-        self._out += [(member, roster) for member in (group.hellos if new else [hello.agent])]
+        """Who says hello gets everybody's keys; one that is new goes to all others, each with its own beside it."""
+        if group.hellos.get(hello.agent) != hello:
+            group.hellos[hello.agent] = hello
+            others = {member: own for member, own in group.hellos.items() if member != hello.agent}
+            self._out += [(member, Roster([own, hello])) for member, own in others.items()]
+        known = list(group.hellos.values())
+        parts = [known[start : start + _KEYS_AT_ONCE] for start in range(0, len(known), _KEYS_AT_ONCE)]
+        self._out += [(hello.agent, Roster([hello, *part])) for part in parts]
 
     def advance(self, now: float) -> None:
         """Close the rounds that are complete, or whose time is over."""
@@ -216,22 +222,22 @@ class SumDesk:
         return [self._result(epoch, self._over.pop(epoch)) for epoch in done]
 
     def _result(self, epoch: int, found: Mapping[str, OpenedSum | str]) -> EpochOfSums:
-        sums, why, there, lying = {}, {}, set(), set()
+        sums, why, lying = {}, {}, set[str]()
         for name, group in self._groups.items():
             opening = found.get(name, f"epoch {epoch}: nobody of {name!r} took part")
             if isinstance(opening, str):
                 why[name] = opening
                 continue
             try:
-                sums[name] = group.terms.membership.opened(opening.residues, group.grid)
+                total = group.terms.membership.opened(opening.residues, group.grid)
             except InvalidReading as error:  # more than the plan allows: a member lies about its numbers
                 why[name] = f"epoch {epoch}: {error}"
                 continue
-            there |= set(opening.survivors)
+            there = np.isin(group.terms.members, opening.survivors)
+            sums[name] = np.concatenate([total, there.astype(np.float64)])
             lying |= set(opening.lying)
-        missing = tuple(member for member in self._of if member not in there)
         apart = tuple(self._apart.pop(epoch, ()))
-        return EpochOfSums(epoch, sums, missing, tuple(sorted(lying)), why, apart)
+        return EpochOfSums(epoch, sums, tuple(sorted(lying)), why, apart)
 
     def next_deadline(self) -> float | None:
         """When the next round is over at the latest."""

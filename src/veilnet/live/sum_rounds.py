@@ -142,17 +142,22 @@ class SumRounds:
             return str(refusal)
 
     def _wait_for_others(self) -> None:
-        """Say hello until the keys of enough neighbours are known, and the first time for a while until all are."""
-        until = time.monotonic() + self._patience
-        while not self.agent.ready or (time.monotonic() < self._all_by and not self.agent.complete):
-            if time.monotonic() > until:
+        """Say hello until the keys of enough others are known, and the first time for a while until all are."""
+        now = again = time.monotonic()
+        until = now + self._patience
+        while not self.agent.ready or (now < self._all_by and not self.agent.complete):
+            if now > until:
                 raise SumRefused("the keys of too few members came in time; nothing was begun")
-            self._publish(self._hello)
-            self._say("waiting for the keys of the other members")
+            if now >= again:
+                again = now + min(_GREETING, self._patience / 4)
+                self._publish(self._hello)
+                self._say("waiting for the keys of the other members")
             try:
-                found = self._inbox.get(timeout=min(_GREETING, self._patience / 4))
+                found = self._inbox.get(timeout=again - now)
             except queue.Empty:
                 continue
+            finally:
+                now = time.monotonic()
             if isinstance(found, Roster):
                 self._meet(found)
         self._all_by = 0.0

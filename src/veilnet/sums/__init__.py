@@ -11,7 +11,7 @@ Read in this order:
 - ``handing_out``: what each member does of its group's sanitizer, on one grid, modulo how many bits.
 - ``program``:   one group of all with a full prior: every trade-off, exactly, by a program in J variables.
 - ``collusion``: what the centre knows with one or two agents on its side; ``comparing`` sets it beside shares.
-- ``masks``, ``shamir``, ``neighbours``, ``terms``, ``rounds`` (an agent), ``opening`` (the centre): the protocol;
+- ``masks``, ``shamir``, ``terms``, ``rounds`` (an agent), ``opening`` (the centre): the protocol;
   ``two_centres``: another one.
 
 What a member's file holds

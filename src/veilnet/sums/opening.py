@@ -81,22 +81,21 @@ class SumEpoch:
         Members who are no longer there have no part in a round.
         """
         number = self.terms.number(message.agent)
-        near = len(self.terms.neighbourhood(number))
+        size = len(self.terms.members)
         if message.epoch != self.epoch:
             raise SumRefused(f"a message of epoch {message.epoch} in epoch {self.epoch}")
         if isinstance(message, Objected):
             self._keep(self.objected, number, message, number in self.present)
         elif isinstance(message, SealedShares):
-            good = len(message.sealed) == near and len(message.wrapped) == near * KEY_BYTES
+            good = len(message.sealed) == size and len(message.wrapped) == size * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
             self._keep(self.shares, number, message, good)
         elif isinstance(message, Confirmed):
-            good = number in self.survivors and len(message.tags) == near
+            good = number in self.survivors and len(message.tags) == size
             good = good and all(len(tag) in (0, TAG_BYTES) for tag in message.tags)
             self._keep(self.confirmed, number, message, good)
         else:
-            count = sum(other in self.present for other in self.terms.neighbourhood(number))
-            good = number in self.survivors and len(message.shares) == count
+            good = number in self.survivors and len(message.shares) == len(self.present)
             good = good and all(len(share) == BYTES for share in message.shares)
             self._keep(self.revealed, number, message, good)
 
@@ -130,8 +129,8 @@ class SumEpoch:
         found = {}
         for number in sorted(present):
             sealed = [
-                self.shares[other].sealed[place] if other in present else b""
-                for other, place in self.terms.places(number)
+                self.shares[other].sealed[number] if other in present else b""
+                for other in range(len(self.terms.members))
             ]
             found[self.terms.members[number]] = Sharing(self.epoch, bits, sealed)
         return found
@@ -147,7 +146,7 @@ class SumEpoch:
                 without[one].add(other)
                 without[other].add(one)
         for number, message in self.shares.items():
-            for other, box in zip(self.terms.neighbourhood(number), message.sealed, strict=True):
+            for other, box in enumerate(message.sealed):
                 if not box and other != number and other in without:
                     without[number].add(other)
                     without[other].add(number)
@@ -168,14 +167,14 @@ class SumEpoch:
         return {self.terms.members[number]: answer for number in sorted(survivors)}
 
     def close_confirming(self) -> dict[str, Agreed]:
-        """What the neighbours of each saw, for each who confirmed."""
+        """What the others saw, for each who confirmed."""
         there = self.survivors & set(self.confirmed)
         self._enough(there, "confirmed the survivors")
         found = {}
         for number in sorted(there):
             tags = [
-                self.confirmed[other].tags[place] if other in there else b""
-                for other, place in self.terms.places(number)
+                self.confirmed[other].tags[number] if other in there else b""
+                for other in range(len(self.terms.members))
             ]
             found[self.terms.members[number]] = Agreed(self.epoch, tags)
         return found
@@ -185,8 +184,7 @@ class SumEpoch:
         self._enough(self.revealed, "revealed shares")
         held: dict[int, dict[int, int]] = {number: {} for number in self.present}
         for by, message in self.revealed.items():
-            near = [other for other in self.terms.neighbourhood(by) if other in self.present]
-            for other, share in zip(near, message.shares, strict=True):
+            for other, share in zip(sorted(self.present), message.shares, strict=True):
                 held[other][by + 1] = int.from_bytes(share, "little") % PRIME
         plus: list[bytes] = []
         minus: list[bytes] = []
@@ -198,10 +196,9 @@ class SumEpoch:
                 plus.append(key)
                 continue
             seeds = seeds_under(key, self.shares[number].wrapped)
-            for place, other in enumerate(self.terms.neighbourhood(number)):
-                if other in self.survivors:  # its message has the mask with this one, who sent none
-                    seed = seeds[place * KEY_BYTES : (place + 1) * KEY_BYTES]
-                    (plus if number > other else minus).append(seed)
+            for other in self.survivors:  # whose messages have the mask with this one, who sent none
+                seed = seeds[other * KEY_BYTES : (other + 1) * KEY_BYTES]
+                (plus if number > other else minus).append(seed)
         count = self.terms.numbers
         sent = np.sum([self.masked[number] for number in self.survivors], axis=0, dtype=np.uint64)
         residues = reduced(sent - summed_streams(plus, minus, count), self.terms.bits)
@@ -214,13 +211,13 @@ class SumEpoch:
         commitment = self.shares[number].commitment
         expected = commitment[:KEY_BYTES] if survived else commitment[KEY_BYTES:]
         secret, wrong = rebuilt(
-            held, self.terms.needed(number), lambda found: opened_secret(found, use)[1] == expected
+            held, self.terms.threshold, lambda found: opened_secret(found, use)[1] == expected
         )
         if secret is None:
             raise TooFew(
                 f"epoch {self.epoch}: the {len(held)} shares of {self.terms.members[number]!r} that came do not give "
                 "what it committed to; there is no sum",
-                number if len(held) > self.terms.needed(number) else None,
+                number if len(held) > self.terms.threshold else None,
             )
         return opened_secret(secret, use)[0], wrong
 

@@ -75,9 +75,8 @@ class Seen:
 
     def knows(self, terms: Terms, member: int, kind: str, colluding: Collection[int] = ()) -> bool:
         """Whether the centre can rebuild a secret, with colluders, who hold shares of both kinds."""
-        near = terms.neighbourhood(member)
-        known = self.shares.get((member, kind), set()) | {each for each in colluding if each in near}
-        return member in colluding or len(known) >= terms.needed(member)
+        known = self.shares.get((member, kind), set()) | set(colluding)
+        return member in colluding or len(known) >= terms.threshold
 
 
 def combinations_known(terms: Terms, seen: Seen | Sequence[Seen], colluding: Collection[int] = ()) -> Array:
@@ -142,9 +141,7 @@ class Rehearsal:
     def start(self, name: str, meet: bool = True) -> SumAgent:
         """An agent's process, started anew: it has its keys and its record of epochs, and nothing else."""
         draw = seeded_bytes(f"{self._seed} draws {name} {next(self._starts)}")
-        near = self.terms.neighbourhood(self.terms.number(name)) if meet else ()
-        known = {hello.agent: hello.public for k, hello in enumerate(self.roster.hellos) if k in near}
-        known.pop(name, None)
+        known = {hello.agent: hello.public for hello in self.roster.hellos if meet and hello.agent != name}
         agent = self._kind(
             self.terms, name, self.secrets[name], self.publics, self.epochs[name], draw=draw, known=known
         )
@@ -186,12 +183,12 @@ class Rehearsal:
     def _answer(
         self, centre: SumEpoch, agent: SumAgent, message: SumMessage, messages: Mapping[str, Words]
     ) -> None:
-        name, near = agent.agent, self.terms.neighbourhood(agent.number)
+        name = agent.agent
         if isinstance(message, Sharing):
             agent.accept(message)
             now = agent._now
             assert now is not None
-            with_whom = self.terms.as_set(message.present) & set(near) - {agent.number}
+            with_whom = self.terms.as_set(message.present) - {agent.number}
             seeds = {other: now.pairs[other].seed for other in with_whom} | {agent.number: now.own_seed}
             masked = agent.mask(message.epoch, messages[name])
             if agent.number in self.seen.masked:
@@ -216,11 +213,11 @@ class Rehearsal:
         """What members confirmed last to one of them, while colluders confirm whatever lists it saw."""
         agent = self.agents[name]
         now, tags = agent._now, []
-        for number, place in self.terms.places(agent.number):
+        for number in range(len(self.terms.members)):
             if now is not None and number in colluding and number != agent.number:
                 tags.append(agent._tag(now.pairs[number], now.view, number))
             else:
-                tags.append(self.confirmed[number].tags[place] if number in self.confirmed else b"")
+                tags.append(self.confirmed[number].tags[agent.number] if number in self.confirmed else b"")
         return Agreed(epoch, tags)
 
     def run(self, epoch: int, messages: Mapping[str, Words], gone: Gone | None = None) -> OpenedSum:

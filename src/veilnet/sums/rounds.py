@@ -1,7 +1,7 @@
 """An agent's side of a sum: double masks, fresh in every epoch, so that the centre can open the sum and nothing else.
 
 Agent u sends x_u + own_u + Σ_v ± pair_uv modulo 2^k. Each pair_uv cancels in the sum of u and v. For each agent of an
-epoch its neighbours then reveal *either* shares of what its own mask is made of, if its message arrived, *or* shares
+epoch the others then reveal *either* shares of what its own mask is made of, if its message arrived, *or* shares
 of what its pairwise masks are made of, if it did not (Bonawitz et al., 2017). The messages of the rounds are in
 :mod:`veilnet.sums.terms`, the centre's side in :mod:`veilnet.sums.opening`.
 
@@ -12,8 +12,8 @@ which it leaves the epoch's pairwise seeds with the centre. Long-lived keys are 
 
 What has to hold, and why it does:
 
-- *Never both kinds.* An agent answers one list of survivors in an epoch, and reveals one share of each neighbour by
-  that list. Which epochs were begun is on the disk before anything is drawn for one (``begin``); an agent that was
+- *Never both kinds.* An agent answers one list of survivors in an epoch, and reveals one share of each other by that
+  list. Which epochs were begun is on the disk before anything is drawn for one (``begin``); an agent that was
   restarted has forgotten its part, and takes part in no epoch that it had begun. Let c of S members collude. To
   rebuild both secrets of an agent takes 2t shares; honest members give S - c at most, colluders 2c. So it cannot be
   done while 2t > S + c, with t the threshold, whatever is said to whom.
@@ -29,7 +29,7 @@ What has to hold, and why it does:
 - *One who lies about its key or its shares is named, and the others go on.* Its key is left out; an agent that cannot
   open its shares says so before it masks anything, and the centre sums without one of the two from then on.
 
-Tags are by symmetric keys, not signatures: each neighbour checks its own, nobody has to convince a third party, and
+Tags are by symmetric keys, not signatures: each member checks its own, nobody has to convince a third party, and
 50 of them cost 0.1 ms instead of 5.
 
 Not promised: that the sum is right when a member lies (it may send any number), nor, after an agent's keys are
@@ -92,7 +92,7 @@ class _Pair:
 
 @dataclass
 class _Epoch:
-    """One epoch so far; ``kept`` are the agent's own two shares, ``held`` those of its neighbours."""
+    """One epoch so far; ``kept`` are the agent's own two shares, ``held`` those of the others."""
 
     epoch: int
     own_seed: bytes
@@ -151,9 +151,8 @@ class SumAgent:
         draw: Callable[[int], bytes] = secrets.token_bytes,
         known: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.terms, self.agent, self.number = terms, agent, terms.number(agent)
+        self.terms, self.agent, self.number = terms.in_rounds(), agent, terms.number(agent)
         self._secret, self._identities, self._begin, self._draw = secret, identities, begin, draw
-        self._near = terms.neighbourhood(self.number)
         self.known: dict[str, bytes] = {}
         self.refused: dict[str, str] = {}
         self._keys: dict[int, bytes] = {}
@@ -163,16 +162,16 @@ class SumAgent:
 
     @property
     def ready(self) -> bool:
-        """Whether the keys of enough neighbours are known to begin an epoch."""
-        return len(self._keys) + 1 >= self.terms.needed(self.number)
+        """Whether the keys of enough others are known to begin an epoch."""
+        return len(self._keys) + 1 >= self.terms.threshold
 
     @property
     def complete(self) -> bool:
-        """Whether the keys of all neighbours are known."""
-        return len(self._keys) + 1 == len(self._near)
+        """Whether the keys of all others are known."""
+        return len(self._keys) + 1 == len(self.terms.members)
 
     def meet(self, roster: Roster) -> dict[str, bytes]:
-        """Take in keys of neighbours; the new ones. One that is not its owner's is left out: ``refused`` says why."""
+        """Take in keys of others; the new ones. One that is not its owner's is left out: ``refused`` says why."""
         new = {}
         for hello in roster.hellos:
             member, public = hello.agent, hello.public
@@ -184,10 +183,9 @@ class SumAgent:
             if member == self.agent or self.known.get(member) == public:
                 continue
             try:
-                if self.terms.number(member) in self._near:
-                    self._check(hello)
-                    self._learn(member, public)
-                    new[member] = public
+                self._check(hello)
+                self._learn(member, public)
+                new[member] = public
             except (SumRefused, InvalidPlan) as refusal:
                 self.refused[member] = str(refusal)
         return new
@@ -218,31 +216,31 @@ class SumAgent:
     # --- the rounds of an epoch, in order
 
     def begin(self, epoch: int) -> SealedShares:
-        """Round 1: begin an epoch, for good; two fresh secrets, shared among the neighbours whose keys are known."""
+        """Round 1: begin an epoch, for good; two fresh secrets, shared among those whose keys are known."""
         if not self.ready:
-            raise SumRefused(f"the keys of too few of the {len(self._near) - 1} neighbours are known")
+            raise SumRefused(f"the keys of too few of the {len(self.terms.members) - 1} others are known")
         if not 0 < epoch < 2**62:
             raise SumRefused(f"epoch: expected a positive whole number, found {epoch}")
         self._now = None
         self._begin(epoch)
-        needed = self.terms.needed(self.number)
+        needed = self.terms.threshold
         drawn = drawn_elements(2 * needed, self._draw)
         own, lock = drawn[:needed], drawn[needed:]
         own_key, own_commitment = opened_secret(own[0], b"own")
         lock_key, lock_commitment = opened_secret(lock[0], b"lock")
-        points = [number + 1 for number in self._near]
+        points = range(1, len(self.terms.members) + 1)
         shares = [
             (a.to_bytes(BYTES, "little"), b.to_bytes(BYTES, "little"))
             for a, b in zip(shared(own, points), shared(lock, points), strict=True)
         ]
         pairs = {number: self._pair(key, epoch) for number, key in self._keys.items()}
         sealed, seeds = [], []
-        for number, both in zip(self._near, shares, strict=True):
+        for number, both in enumerate(shares):
             pair = pairs.get(number)
             key = b"" if pair is None else pair.up if number > self.number else pair.down
             sealed.append(sealed_box(key, b"".join(both), self._draw) if key else b"")
             seeds.append(bytes(KEY_BYTES) if pair is None else pair.seed)
-        self._now = _Epoch(epoch, own_key, pairs, shares[self._near.index(self.number)])
+        self._now = _Epoch(epoch, own_key, pairs, shares[self.number])
         commitment = own_commitment + lock_commitment
         return SealedShares(epoch, self.agent, sealed, seeds_under(lock_key, b"".join(seeds)), commitment)
 
@@ -256,15 +254,13 @@ class SumAgent:
         present = self._members(sharing.present, "sent shares")
         if now.present is not None:
             self._end("another list of those present came, after one was taken")
-        if len(sharing.sealed) != len(self._near):
-            self._end("the shares are not for this neighbourhood")
+        if len(sharing.sealed) != len(self.terms.members):
+            self._end("the shares are not for this group")
         shut = set()
-        for number, box in zip(self._near, sharing.sealed, strict=True):
-            if number == self.number or number not in present:
-                continue
+        for number in present - {self.number}:
             pair = now.pairs.get(number)
             key = None if pair is None else pair.down if number > self.number else pair.up
-            shares = None if key is None else opened_box(key, box)
+            shares = None if key is None else opened_box(key, sharing.sealed[number])
             if shares is None or len(shares) != 2 * BYTES:
                 shut.add(number)
                 continue
@@ -274,8 +270,6 @@ class SumAgent:
             whose = join_names([repr(self.terms.members[number]) for number in sorted(shut)])
             raise Unopened(f"epoch {sharing.epoch}: the shares of {whose} do not open", frozenset(shut))
         now.held[self.number] = now.kept
-        if len(now.held) < self.terms.needed(self.number):
-            self._end(f"only {len(now.held)} of the neighbourhood sent shares")
         now.present = present
 
     def mask(self, epoch: int, residues: Words) -> Words:
@@ -292,7 +286,7 @@ class SumAgent:
         return reduced(residues + summed_streams(plus, minus, self.terms.numbers), self.terms.bits)
 
     def confirm(self, seen: Survivors) -> Confirmed:
-        """Round 3: say to every neighbour which lists this agent saw; it answers no other ones in this epoch."""
+        """Round 3: say to every other member which lists this agent saw; it answers no other ones in this epoch."""
         now = self._at(seen.epoch)
         survivors = self._members(seen.survivors, "survived")
         if now.survivors is not None and survivors != now.survivors:
@@ -306,28 +300,29 @@ class SumAgent:
         now.view = hashlib.sha256(self.terms.digest + seen.epoch.to_bytes(8, "little") + lists).digest()
         tags = [
             self._tag(now.pairs[number], now.view, self.number) if number in now.pairs else b""
-            for number in self._near
+            for number in range(len(self.terms.members))
         ]
         return Confirmed(seen.epoch, self.agent, tags)
 
     def reveal(self, agreed: Agreed) -> Revealed:
-        """Round 4: one share of each neighbour, once enough of them saw the very same lists; the epoch is over."""
+        """Round 4: one share of each present, once enough of them saw the very same lists; the epoch is over."""
         now = self._at(agreed.epoch)
         if now.survivors is None or now.answered:
             self._end("shares are revealed once, after the survivors are known")
-        if len(agreed.tags) != len(self._near):
-            self._end("the tags are not for this neighbourhood")
+        if len(agreed.tags) != len(self.terms.members):
+            self._end("the tags are not for this group")
         same, others = 1, []
-        for number, tag in zip(self._near, agreed.tags, strict=True):
-            if number == self.number or number not in now.survivors or not tag:
+        for number in sorted(now.survivors - {self.number}):
+            tag = agreed.tags[number]
+            if not tag:
                 continue
             if hmac.compare_digest(tag, self._tag(now.pairs[number], now.view, number)):
                 same += 1
             else:
                 others.append(self.terms.members[number])
-        if same < self.terms.needed(self.number):
+        if same < self.terms.threshold:
             saw = f"; {join_names(others)} saw others, or a tag was changed" if others else ""
-            self._end(f"only {same} of the neighbourhood confirm the lists that this agent saw{saw}")
+            self._end(f"only {same} members confirm the lists that this agent saw{saw}")
         now.answered = True
         shares = [
             own if number in now.survivors else lock for number, (own, lock) in sorted(now.held.items())

@@ -2,14 +2,14 @@
 
     agent -> centre     Hello         once a plan: an X25519 key, signed by the agent's identity (Ed25519)
     centre -> agents    Roster        everybody's
-    agent -> centre     SealedShares  of an epoch: two secrets of its own, shared among its neighbours, each sealed
+    agent -> centre     SealedShares  of an epoch: two secrets of its own, shared among all members, each sealed
     centre -> agents    Sharing       who sent shares, and those for this agent
     agent -> centre     Masked        its message under its masks, or
     agent -> centre     Objected      whose shares do not open: it takes no part in this epoch
     centre -> agents    Survivors     whose masked messages arrived
-    agent -> centre     Confirmed     which survivors it saw, sealed for each neighbour
-    centre -> agents    Agreed        what the neighbours saw
-    agent -> centre     Revealed      one share of each neighbour: of its own mask, or of its pairwise ones
+    agent -> centre     Confirmed     which survivors it saw, a tag for each other member
+    centre -> agents    Agreed        what the others saw
+    agent -> centre     Revealed      one share of each present: of its own mask, or of its pairwise ones
     centre -> agents    Ended         that the epoch is over, and why where there is no sum
 
 Each is MessagePack (by msgspec), a list that begins with its name. Members are numbered by their place in the terms;
@@ -19,7 +19,6 @@ a set of members is a bit for each.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,9 +28,9 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.membership import Membership
-from veilnet.sums.neighbours import degree_for, local_threshold, neighbourhoods
 
-_MOST_MEMBERS = 100_000
+MOST_MEMBERS = 500
+"""All mask with all: with more members the keys of all no longer fit into one message to a broker."""
 
 
 class SumRefused(VeilnetError):
@@ -61,12 +60,21 @@ class Terms:
 
     def __post_init__(self) -> None:
         group, size, threshold = self.membership.group, len(self.members), self.threshold
-        if 2 * threshold <= size or self.numbers < 1 or size > _MOST_MEMBERS:
+        if 2 * threshold <= size or self.numbers < 1:
             raise InvalidPlan(
-                f"threshold of {group!r}: expected more than half of its {size} members (at most {_MOST_MEMBERS}), "
-                f"found {threshold}: with fewer a centre could open two sums of one epoch, and subtract them; ask "
-                "for a plan with a larger one (two thirds are usual)"
+                f"threshold of {group!r}: expected more than half of its {size} members, found {threshold}: with "
+                "fewer a centre could open two sums of one epoch, and subtract them; ask for a plan with a larger "
+                "one (two thirds are usual)"
             )
+
+    def in_rounds(self) -> Terms:
+        """The same; InvalidPlan where there are too many members for rounds with one centre."""
+        if len(self.members) > MOST_MEMBERS:
+            raise InvalidPlan(
+                f"members of {self.membership.group!r}: expected at most {MOST_MEMBERS} who add up in rounds, found "
+                f"{len(self.members)}; ask for a plan of smaller groups, such as summed=[[...], [...]]"
+            )
+        return self
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -89,24 +97,9 @@ class Terms:
         return hashlib.sha256(b"veilnet sum 1\n" + msgspec.json.encode(self)).digest()
 
     @property
-    def degree(self) -> int:
-        """How many neighbours each member has."""
-        return degree_for(len(self.members), self.threshold)
-
-    @property
     def colluders(self) -> int:
-        """How many members may collude with the centre, wherever they are, and everything that is promised holds.
-
-        As :attr:`Membership.colluders`; of a sparse graph in each neighbourhood (:mod:`veilnet.sums.neighbours`).
-        """
-        closed = self.degree + 1
-        needed = local_threshold(len(self.members), self.threshold, closed)
-        most = min(2 * needed - closed - 1, needed - 2)
-        if closed < len(self.members):
-            # A centre that chooses whom to call dropped may cut the ring where a run of them reaches across half a
-            # neighbourhood: colluders must be too few to fill up what it may leave out.
-            most = min(most, self.degree // 2 - (closed - needed) - 1)
-        return max(0, most)
+        """How many members may collude with the centre, and everything that is promised holds."""
+        return self.membership.colluders
 
     def number(self, member: str) -> int:
         """The place of a member."""
@@ -119,23 +112,6 @@ class Terms:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {member: k for k, member in enumerate(self.members)}
-
-    def neighbourhood(self, member: int) -> tuple[int, ...]:
-        """A member's neighbours and itself, in order."""
-        return self._neighbourhoods[member]
-
-    @cached_property
-    def _neighbourhoods(self) -> tuple[tuple[int, ...], ...]:
-        return neighbourhoods(self.members, self.degree, self.plan)
-
-    def places(self, member: int) -> list[tuple[int, int]]:
-        """(neighbour, this member's place in its neighbourhood) of a member's neighbourhood, in order."""
-        near = self.neighbourhood(member)
-        return [(other, bisect_left(self.neighbourhood(other), member)) for other in near]
-
-    def needed(self, member: int) -> int:
-        """How many of a member's neighbourhood, itself among them, rebuild its secrets."""
-        return local_threshold(len(self.members), self.threshold, len(self.neighbourhood(member)))
 
     def as_set(self, some: bytes) -> frozenset[int]:
         """The members in a set of bits; SumRefused where it has others."""
@@ -174,8 +150,8 @@ class Roster(_Message, frozen=True, tag="roster"):
 class SealedShares(_Message, frozen=True, tag="shares"):
     """Round 1.
 
-    sealed:     for each of the neighbourhood, in order, its two shares, sealed for it; empty for the agent itself.
-    wrapped:    for each of the neighbourhood the seed of the mask with it, under the second secret.
+    sealed:     for each member, in order, its two shares, sealed for it; empty for the agent itself.
+    wrapped:    for each member the seed of the mask with it, under the second secret.
     commitment: to both secrets.
     """
 
@@ -187,7 +163,7 @@ class SealedShares(_Message, frozen=True, tag="shares"):
 
 
 class Sharing(_Message, frozen=True, tag="sharing"):
-    """Round 2: who sent shares, and those for this agent, by neighbourhood, empty where there is none."""
+    """Round 2: who sent shares, and those for this agent, by member, empty where there is none."""
 
     epoch: int
     present: bytes
@@ -218,7 +194,7 @@ class Survivors(_Message, frozen=True, tag="survivors"):
 
 
 class Confirmed(_Message, frozen=True, tag="confirmed"):
-    """What an agent saw in rounds 2 and 3: a tag for each of its neighbourhood, empty for itself."""
+    """What an agent saw in rounds 2 and 3: a tag for each member, empty for itself."""
 
     epoch: int
     agent: str
@@ -226,14 +202,14 @@ class Confirmed(_Message, frozen=True, tag="confirmed"):
 
 
 class Agreed(_Message, frozen=True, tag="agreed"):
-    """Round 4: the tags for this agent, by neighbourhood, empty where there is none."""
+    """Round 4: the tags for this agent, by member, empty where there is none."""
 
     epoch: int
     tags: list[bytes]
 
 
 class Revealed(_Message, frozen=True, tag="revealed"):
-    """A share of each of the neighbourhood who was present, in order: which kind follows from who survived."""
+    """A share of each member who was present, in order: which kind follows from who survived."""
 
     epoch: int
     agent: str
