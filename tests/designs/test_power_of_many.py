@@ -17,7 +17,7 @@ from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.designs.power import answers
 from veilnet.designs.power import plan as power_module
 from veilnet.designs.power.answers import best_answers
-from veilnet.designs.power.plan import maximize_privacy
+from veilnet.designs.power.dense import maximize_privacy
 from veilnet.io.plan_arrays import arrays_id
 
 MIXED = ((14, 1), (10, 2), (9, 3), (8, 5))
@@ -66,7 +66,7 @@ def test_an_answer_is_the_best_noise_of_one_agent(size: int, columns: int) -> No
         most = np.linalg.norm(slope, ord=2, axis=(1, 2)) ** 2
         assert np.max((most - np.sum(slope * (answer @ slope), axis=(1, 2))) / reached) < 1e-9
         for place in range(2):
-            dense = maximize_privacy(stretch[place].T, force[place], [size], np.ones(1), relative_gap=1e-9)
+            dense = maximize_privacy(stretch[place].T, force[place], [size], np.ones(1), wanted_gap=1e-9)
             assert reached[place] == pytest.approx(dense.value, rel=1e-8)
 
 

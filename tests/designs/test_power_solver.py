@@ -10,8 +10,7 @@ from helpers import sdp_oracle
 from helpers.paper_networks import PaperArrays, paper_arrays
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
-from veilnet.designs.power.plan import PowerResult, maximize_privacy
-from veilnet.designs.power.problem import free_noise_problem
+from veilnet.designs.power.dense import DenseNoise, free_noise_problem, maximize_privacy
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ def rooted(curvature: Array) -> Array:
     return positive_root(curvature).T
 
 
-def solve(arrays: PaperArrays, power: float, **options: float) -> tuple[PowerResult, list[Array]]:
+def solve(arrays: PaperArrays, power: float, **options: float) -> tuple[DenseNoise, list[Array]]:
     """The result and the noise covariances Θ_i it stands for."""
     root, gain, bases = reduce(arrays)
     sizes = [basis.shape[1] for basis in bases]
@@ -54,7 +53,7 @@ def random_problem(
     return root @ root.T / total, rng.normal(size=(total, columns)), rng.uniform(0.5, 2, len(sizes))
 
 
-def assert_feasible(result: PowerResult, power: Array) -> None:
+def assert_feasible(result: DenseNoise, power: Array) -> None:
     for block, limit in zip(result.blocks, power, strict=True):
         assert np.trace(block) <= limit * (1 + 1e-12)
         assert np.all(np.linalg.eigvalsh(block) >= -1e-12 * limit) if block.size else True
@@ -74,7 +73,7 @@ def test_agrees_with_the_reduced_semidefinite_program(
     seed: int, agents: int, public: int, prior: bool, private: int, power: float
 ) -> None:
     arrays = paper_arrays(seed, agents, public, prior, private, readings=24, parameters=6)
-    result, noise = solve(arrays, power, relative_gap=1e-9)
+    result, noise = solve(arrays, power, wanted_gap=1e-9)
     oracle = sdp_oracle.solve_reduced_form(arrays, np.array(power))
     assert oracle.status == "optimal"
     assert result.value == pytest.approx(oracle.objective, rel=1e-6)
@@ -121,7 +120,7 @@ def test_printed_objective_without_weights_gives_less_privacy(prior: bool) -> No
 @pytest.mark.parametrize("private", [1, 5])
 def test_certifies_its_gap_at_the_papers_size(agents: int, prior: bool, private: int) -> None:
     arrays = paper_arrays(1, agents, 1, prior, private)
-    result, noise = solve(arrays, 1e2, relative_gap=1e-8)
+    result, noise = solve(arrays, 1e2, wanted_gap=1e-8)
     assert result.value <= result.upper_bound <= result.value * (1 + 1e-8)
     assert sdp_oracle.privacy_sum(arrays, noise) == pytest.approx(result.value, rel=1e-6)
     assert_feasible(result, np.full(agents, 1e2))
@@ -149,7 +148,7 @@ def test_one_column_has_a_closed_form(rank: int | None) -> None:
     curvature, gain, power = random_problem(0, [3, 1, 4, 2], 1, rank)
     spread = np.repeat(power, [3, 1, 4, 2])
     w = np.linalg.solve(np.eye(10) + curvature * spread, gain)
-    result = maximize_privacy(rooted(curvature), gain, [3, 1, 4, 2], power, relative_gap=1e-10)
+    result = maximize_privacy(rooted(curvature), gain, [3, 1, 4, 2], power, wanted_gap=1e-10)
     assert result.value == pytest.approx(float((gain.T @ (spread[:, None] * w)).item()), rel=1e-9)
 
 
@@ -168,7 +167,7 @@ def test_water_filling() -> None:
     x = (lengths[:2] / np.sqrt(level) - 1) / phi
     turn, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))
     gain = turn[:, :3] * lengths
-    result = maximize_privacy(np.sqrt(phi) * np.eye(5), gain, [5], np.array([power]), relative_gap=1e-10)
+    result = maximize_privacy(np.sqrt(phi) * np.eye(5), gain, [5], np.array([power]), wanted_gap=1e-10)
     assert result.value == pytest.approx(float(np.sum(lengths[:2] ** 2 * x / (1 + phi * x))), rel=1e-9)
     np.testing.assert_allclose(np.linalg.eigvalsh(result.blocks[0])[-2:], np.sort(x), rtol=1e-4)
 
@@ -177,7 +176,7 @@ def test_water_filling() -> None:
 def test_nothing_feasible_exceeds_the_upper_bound_even_far_from_the_optimum(rank: int | None) -> None:
     sizes = [3, 4, 2]
     curvature, gain, power = random_problem(4, sizes, 2, rank)
-    early = maximize_privacy(rooted(curvature), gain, sizes, power, max_iterations=10, relative_gap=0.0)
+    early = maximize_privacy(rooted(curvature), gain, sizes, power, max_iterations=10, wanted_gap=0.0)
     full = maximize_privacy(rooted(curvature), gain, sizes, power)
     assert early.value <= full.value * (1 + 1e-7) <= early.upper_bound * (1 + 2e-7)
     rng = np.random.default_rng(5)
@@ -264,7 +263,7 @@ def test_progress_rises_to_one() -> None:
         gain,
         [3, 4],
         power,
-        relative_gap=1e-9,
+        wanted_gap=1e-9,
         progress=lambda _, now: seen.append(now),
     )
     assert seen == sorted(seen)

@@ -82,21 +82,31 @@ class Reached:
 
 
 @dataclass(frozen=True, eq=False)
-class Ascent:
-    """The best noise found.
+class PowerResult:
+    """How the best noise was found.
 
-    estimate:    E, which it answers.
-    value:       Σ_j p_j.
+    value:       Σ_j p_j, which it reaches.
     upper_bound: what no noise within the powers exceeds.
-    iterations:  passes over all agents.
-    interrupted: whether the caller asked to stop.
+    iterations:  passes over all agents, or rounds of a dense problem.
+    interrupted: whether the caller asked to stop: the noise is the best so far, and the bound holds as ever.
     """
 
-    estimate: Array
     value: float
     upper_bound: float
     iterations: int
     interrupted: bool
+
+    @property
+    def relative_gap(self) -> float:
+        """How far, relative to the value, the optimum can still be."""
+        return relative_gap(self.value, self.upper_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent(PowerResult):
+    """The best noise of many agents: what answers an ``estimate`` E."""
+
+    estimate: Array
 
 
 def relative_gap(value: float, upper_bound: float) -> float:
@@ -120,7 +130,7 @@ class AscentSearch:
     def run(self, relative_gap: float = RELATIVE_GAP, most_passes: int = MOST_PASSES) -> Ascent:
         """Ascend until the bounds meet, nothing is gained any more, or the caller asks to stop."""
         if self._wanted.shape[1] == 0:
-            return Ascent(self._wanted, 0.0, 0.0, 0, False)  # all that is private is public
+            return Ascent(0.0, 0.0, 0, False, self._wanted)  # all that is private is public
         memory: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
         best = here = self._reach(self._wanted)
         bounded: Reached | None = None
@@ -143,7 +153,7 @@ class AscentSearch:
         # Rounding of sums is a part of the largest eigenvalue of J̃, which is 1, and privacy one of the least.
         rounding = 64 * EPS / float(best.spectrum[0][0])
         upper = max(self._upper, best.privacy) * (1 + rounding) if rounding < _STATED else float("inf")
-        return Ascent(best.estimate, best.privacy, upper, self._passes, interrupted)
+        return Ascent(best.privacy, upper, self._passes, interrupted, best.estimate)
 
     def _reach(self, estimate: Array) -> Reached:
         withheld = self._crowd.withheld(estimate)
