@@ -1,9 +1,9 @@
 """Most privacy at perfect utility with limited noise power (section V of the paper).
 
 Read ``plan`` (from a question to a plan) and ``splitting`` (the iteration that finds noise). Few agents are one dense
-problem, ``dense``. Very many meet only in x: one estimate goes to all and L x L sums come back, ``ascent`` (the search
-in L x r numbers), ``answers`` (how one agent answers an estimate), ``free`` and ``agents`` (stacks of them) and
-``network`` (one in one piece, and what to hide).
+problem, ``dense``. Very many meet only in x: one estimate goes to all and L x L sums come back. There ``ascent`` is
+the search, in L x r numbers, ``answers`` how one agent answers an estimate, ``free`` and ``agents`` are stacks of
+them, and ``network`` is one in one piece, and what to hide.
 """
 
 from veilnet.designs.power.agents import Agents
