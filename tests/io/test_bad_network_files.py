@@ -121,11 +121,11 @@ def test_damaged_npz(good: dict[str, Path]) -> None:
         (
             "veilnet-network/1",
             "veilnet-network/9",
-            ["made by a newer veilnet: upgrade this one", "'veilnet-network/9'", "'veilnet-network/4'"],
+            ["made by a newer veilnet: upgrade this one", "'veilnet-network/9'", "'veilnet-network/5'"],
         ),
         ("observe = OBS", "observe = OBS\nlimits = [[1, [2]], 3]", ["agents.a.limits: expected numbers"]),
         ("observe = OBS", f"observe = OBS\nlimits = [0, 1{'0' * 400}]", ["agents.a.limits", "too many"]),
-        ("veilnet-network/1", "recipe", ["format: expected 'veilnet-network/4'", "is it the right file?"]),
+        ("veilnet-network/1", "recipe", ["format: expected 'veilnet-network/5'", "is it the right file?"]),
         ('format = "veilnet-network/1"', "", ["format: missing"]),
         ("[agents.a]", "[public]", ["not readable as TOML", "line"]),
     ],
@@ -215,7 +215,7 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
     assert "never unpickled" in refused(with_observe(tmp_path, '{ file = "H.npy" }'))
     (tmp_path / "H.npy").write_bytes(pickle.dumps(trap))
     assert "not an array" in refused(with_observe(tmp_path, '{ file = "H.npy" }'))
-    np.savez(tmp_path / "n.npz", format=np.array("veilnet-network-archive/4"), observe=objects)
+    np.savez(tmp_path / "n.npz", format=np.array("veilnet-network-archive/5"), observe=objects)
     assert "never unpickled" in refused(tmp_path / "n.npz")
     np.savez(tmp_path / "n.npz", format=np.array(trap, dtype=object))
     assert "never unpickled" in refused(tmp_path / "n.npz")
@@ -233,7 +233,7 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
         ({"extra": np.ones(2)}, "unknown 'extra'"),
         ({"observe": None}, "the array 'observe' is missing"),
         ({"format": None}, "format: missing"),
-        ({"format": np.array("veilnet-network-archive/5")}, "made by a newer veilnet: upgrade this one"),
+        ({"format": np.array("veilnet-network-archive/6")}, "made by a newer veilnet: upgrade this one"),
         ({"format": np.array("veilnet-network/1")}, "made by an earlier veilnet (found 'veilnet-network/1'"),
         ({"document": None}, "document: missing"),
         ({"document": np.array("[]")}, "document: expected a table"),

@@ -219,7 +219,7 @@ def test_damaged_files_are_refused(saved: Path, tmp_path: Path) -> None:
 def test_foreign_and_hostile_files_are_refused(saved: Path, tmp_path: Path) -> None:
     mixed_network().save(tmp_path / "network.npz")
     with pytest.raises(
-        vn.InvalidPlan, match="expected 'veilnet-plan-archive/4', found 'veilnet-network-archive/4'"
+        vn.InvalidPlan, match="expected 'veilnet-plan-archive/4', found 'veilnet-network-archive/5'"
     ):
         vn.Plan.load(tmp_path / "network.npz")
     with pytest.raises(vn.InvalidPlan, match="no such file"):

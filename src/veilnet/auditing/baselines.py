@@ -63,7 +63,7 @@ class Tuned:
             return value if value > _ROUNDING else 0.0
 
         left = {name: exact(known(rows, "hindsight")) for name, rows in network.private.items()}
-        return cls(strength, exact(known(network.U, "now")), left)
+        return cls(strength, exact(known(network.measured, "now")), left)
 
     def as_private_as(self, other: Tuned) -> bool:
         """Whether every private parameter is hidden as well."""

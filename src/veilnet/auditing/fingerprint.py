@@ -18,7 +18,7 @@ def network_fingerprint(network: Network) -> str:
     digest = hashlib.sha256(b"veilnet-network")
     for name in (*network.agents, "/", *network.parameters, "/", *network.private):
         digest.update(name.encode() + b"\0")
-    arrays = [network.H, network.U, *network.private.values(), network.prior_root]
+    arrays = [network.H, network.measured, *network.private.values(), network.prior_root]
     noise = network.undithered_noise
     if isinstance(noise, SharedNoise):
         arrays.append(noise.spread)

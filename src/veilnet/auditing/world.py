@@ -114,7 +114,7 @@ class World(ABC):
 
     def loss(self, sanitizers: Sanitizers, within: Network | None = None) -> float:
         """Utility loss, from messages up to now; inf when u is lost."""
-        return self.known(sanitizers, within)(self.network.U, "now")
+        return self.known(sanitizers, within)(self.network.measured, "now")
 
     def privacies(self, sanitizers: Sanitizers, within: Network | None = None) -> dict[str, float]:
         """p_j of every private parameter, from all messages."""

@@ -65,7 +65,7 @@ class Knowledge:
     @property
     def utility(self) -> float:
         """u <= 0."""
-        return 0.0 - self.growth(self.network.U)
+        return 0.0 - self.growth(self.network.measured)
 
     @property
     def privacy(self) -> dict[str, float]:

@@ -21,6 +21,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.spelling import names_keywords
 from veilnet._core.types import Array
+from veilnet.bounds.typical_errors import typical_errors
 from veilnet.calibration.assessment import assess
 from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
@@ -161,6 +162,11 @@ def fit_report(
         fitted_rows=marks_of(rows.readings),
         held_out=held_out_errors(builder, network, model, moving, wider, rows) if predictive else None,
     )
+    if len(described.public) > 1:  # °C² and kW² do not add up: each counts in its own raw error
+        errors = typical_errors(described).values()
+        described = described.replace(
+            public_scales={each.name: each.raw for each in errors if not each.private}
+        )
     found = log_aucs(described, rows)
     doubtful = (*doubtful, *learning_doubts(described, found, rows))
     unit = np.sqrt(np.diag(model.noise))

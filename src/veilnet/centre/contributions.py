@@ -48,7 +48,8 @@ def shares_of_knowledge(
     sanitizers: agent -> Sanitizer; agents that are not named send their readings raw.
     """
     everything = np.concatenate([network.U, *network.private.values()])
-    model = centre_model(network.replace(public=everything, units=None, held_out=None), sanitizers)
+    asked = network.replace(public=everything, units=None, public_scales=None, held_out=None)
+    model = centre_model(asked, sanitizers)
     terms, beforehand = _terms(model)
     estimable = model.complete.estimable
     found: list[dict[str, Origins | None]] = []

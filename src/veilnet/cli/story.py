@@ -63,7 +63,7 @@ def play(plan: Plan, rows: int, seed: int) -> Story:
     network = plan.network
     if network.prior is None or network.prior.covariance is None:
         raise InvalidRequest("prior: the story starts from what is known beforehand and needs a full prior")
-    curious = network.replace(public={**network.public, **network.private}, held_out=None)
+    curious = network.replace(public={**network.public, **network.private}, public_scales=None, held_out=None)
     wanted, public = curious.U, len(network.U)
     x, readings, kept = drawn_house(network, rows, seed)
     sent = {agent: plan.sanitizers[agent].stream().sanitize(own) for agent, own in readings.items()}

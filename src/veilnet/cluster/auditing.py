@@ -171,7 +171,7 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
 
     x: from the prior mean.
     """
-    asked = [("public estimate", whole.U, 0.0 - promise.utility)]
+    asked = [("public estimate", whole.measured, 0.0 - promise.utility)]
     asked += [(f"attack on {name}", rows, promise.privacy[name]) for name, rows in whole.private.items()]
     bound = crlb(whole)
     guessing = knowledge_of_factor(whole, np.zeros((0, whole.L)))

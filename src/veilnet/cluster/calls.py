@@ -163,7 +163,7 @@ class _Run:
         for sums, details in answers:
             with one_thread():
                 known = knowledge_of_factor(whole, sums.triangle)
-                lost = known.growth(whole.U)
+                lost = known.growth(whole.measured)
                 grown = {name: known.growth(rows) for name, rows in whole.private.items()}
                 promise = Promise(
                     **vars(asked), utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=grown

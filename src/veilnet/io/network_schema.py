@@ -151,6 +151,7 @@ FIELDS = (
         _SECRET,
     ),
     _plain("units", ByName(TEXT)),
+    _plain("public_scales", ByName(NUMBER)),
     Field("prior", _prior, _record(Prior, _PRIOR), _PRIOR),
     Field(
         "dynamics",

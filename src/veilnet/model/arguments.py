@@ -18,6 +18,7 @@ from veilnet._core.validation import (
     as_matrix,
     as_name,
     as_names,
+    as_number,
     as_vector,
     refuse_unknown,
 )
@@ -246,6 +247,20 @@ def per_agent(
                 found[name] = read(given[name], int(blocks.sizes[place]))
             except InvalidNetwork as error:
                 raise InvalidNetwork(f"{what} of {name!r}: {error}") from None
+    return found
+
+
+def read_scales(given: Any, public: Mapping[str, Array]) -> dict[str, float]:
+    """public name -> the error that counts as one, above zero."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidNetwork(f"public_scales: expected public name -> error, found {type(given).__name__}")
+    refuse_unknown(given, list(public), "public_scales")
+    found = {name: as_number(scale, f"public_scales[{name!r}]") for name, scale in given.items()}
+    for name, scale in found.items():
+        if scale <= 0:
+            raise InvalidNetwork(f"public_scales[{name!r}]: expected an error above 0, found {scale:g}")
     return found
 
 

@@ -34,6 +34,7 @@ from veilnet.model.arguments import (
     read_prior,
     read_private,
     read_public,
+    read_scales,
     read_steps,
     read_units,
 )
@@ -68,6 +69,9 @@ class Network(Frozen):
     offset:     what readings show at x = 0: agent -> vector, N numbers, or of agents with n readings each one row of
                 n for all, or (S, n); zero when left out.
     parameters: names of the L entries of x, for messages.
+    public_scales: public name -> the error of it that counts as one in the utility; 1 when left out, as in the paper,
+                which adds up error variances whatever their units. ``fit`` gives errors from raw readings: the loss
+                is then the mean growth of all public error variances.
     units:      unit of a public, private or parameter name, for reports.
     agents:     names for a stack; generated when left out.
     reading_names: agent -> names of its readings, to check the columns an agent is fed; none when left out.
@@ -117,6 +121,7 @@ class Network(Frozen):
         *,
         offset: Mapping[str, Any] | Any = None,
         parameters: Sequence[str] | None = None,
+        public_scales: Mapping[str, float] | None = None,
         units: Mapping[str, str] | None = None,
         agents: Sequence[str] | None = None,
         reading_names: Mapping[str, Sequence[str]] | None = None,
@@ -145,6 +150,7 @@ class Network(Frozen):
         self.public: Mapping[str, Array]
         self.U: Array
         self.public, self.U = read_public(public, self.L)
+        self.public_scales: dict[str, float] = read_scales(public_scales, self.public)
         rows_of_private, secrets = secrets_among(private)
         self.private: Mapping[str, Array] = MappingProxyType(read_private(rows_of_private, self.L))
         self.secrets: Mapping[str, Secret] = MappingProxyType(secrets)
@@ -219,6 +225,16 @@ class Network(Frozen):
             for k in range(rows.shape[0])
         )
 
+    @derived
+    def measured(self) -> Array:
+        """U as the utility counts it: the rows of a public parameter over its scale and the root of their number."""
+        if not self.public_scales:
+            return self.U
+        scales = {name: self.public_scales.get(name, 1.0) for name in self.public}
+        return np.concatenate(
+            [each / (scales[name] * len(each) ** 0.5) for name, each in self.public.items()]
+        )
+
     @property
     def public_units(self) -> tuple[str, ...]:
         """The unit of each row of U, empty where none was given."""
@@ -258,6 +274,7 @@ class Network(Frozen):
             prior_apart(self.prior, self.L, count),
             parameters=names_apart(self.parameters, count),
             offset=self.offset,
+            public_scales=self.public_scales,
             units=self.units,
             step=self.step,
         )

@@ -59,7 +59,7 @@ def standard_form(network: Network) -> StandardForm:
         observe=_white_in_raw_coordinates(network),
         coupling=None if network.R.independent else _coupling(network),
         blocks=network.blocks,
-        public=_unit(network.in_raw_coordinates(network.U)),
+        public=_unit(network.in_raw_coordinates(network.measured)),
         private=tuple(_unit(network.in_raw_coordinates(rows)) for rows in network.private.values()),
     )
 

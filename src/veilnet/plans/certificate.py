@@ -109,10 +109,10 @@ def certify(
     model = begun or recheck_of(network, sent)
     if isinstance(model, StreamRecheck):
         rounding = _ROUNDING
-        loss = model.growth_now(network.U, -promise.utility)
+        loss = model.growth_now(network.measured, -promise.utility)
     else:
         rounding = _ROUNDING * max(1.0, network.conditioning)
-        loss = model.growth(network.U, -promise.utility)
+        loss = model.growth(network.measured, -promise.utility)
     findings = [Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss))]
     for name, most in promise.seen.items():
         secret = network.secrets[name]
@@ -148,7 +148,7 @@ def certify(
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
     if promise.rounding is not None and begun is None:
-        rounded = recheck_of(network, as_rounded(network, sent)).growth(network.U, -promise.utility)
+        rounded = recheck_of(network, as_rounded(network, sent)).growth(network.measured, -promise.utility)
         cost = (1 + rounded) / (1 + loss) - 1
         held = bool(cost <= promise.rounding + _AGREEMENT)
         findings.append(Finding(ROUNDING, promise.rounding, cost, held))

@@ -167,6 +167,8 @@ def _headline(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
 def _cost(plan: Plan, errors: Mapping[str, TypicalError]) -> str:
     """By how much the public error variances grow; the worst is named where the sum would be of °C² and kW²."""
     public, growth = list(plan.network.public), times(1 - plan.utility)
+    if len(public) > 1 and plan.network.public_scales:
+        return f"the standard errors of {join_names(public)} grow {growth} on average"
     units = {plan.network.unit(name) for name in public}
     if len(public) == 1 or len(units) == 1:
         return f"the standard error of {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"

@@ -75,12 +75,12 @@ def _sums(
     network: Network, sent: Mechanisms, raw: _RawFilter, turns: ComplexArray
 ) -> tuple[ComplexArray, ComplexArray]:
     """(Σ W h H, Σ W (hRh* + Θ) W*), (f, r, L) and (f, r, r), of the centre that adds up."""
-    rows = len(network.U)
+    rows = len(network.measured)
     estimated, noise = (
         np.zeros((len(turns), rows, network.L), complex),
         np.zeros((len(turns), rows, rows), complex),
     )
-    shares = raw.seen(network.U, turns)
+    shares = raw.seen(network.measured, turns)
     for stack, observe, own in agents_at(network, sent, turns):
         response = responses(stack, turns)
         covariance = response @ own @ adjoint(response)
@@ -100,7 +100,7 @@ def _weights(
     if stack.order == 0 and stack.sent == stack.readings:
         return np.asarray((shares @ gains[:, None]) @ np.linalg.inv(stack.compression)[:, None])
     turns = turns_of(_COMPARED)
-    wanted = raw.seen(network.U, turns) @ gains[:, None]
+    wanted = raw.seen(network.measured, turns) @ gains[:, None]
     sent = np.broadcast_to(responses(stack, turns), (stack.count, len(turns), stack.sent, stack.readings))
     sizes = np.sqrt(np.mean(np.abs(sent) ** 2, axis=(1, 3)))
     sent = sent / np.where(sizes > 0, sizes, 1.0)[:, None, :, None]

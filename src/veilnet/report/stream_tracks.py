@@ -56,7 +56,7 @@ def simulated_tracks(plan: Plan) -> list[Track]:
         for agent, own in readings.items()
     }
     wanted = np.concatenate([network.U, *network.private.values()])
-    curious = network.replace(public=wanted, units=None, held_out=None)
+    curious = network.replace(public=wanted, units=None, public_scales=None, held_out=None)
     middle, count = slice(_SETTLING, _SETTLING + ROWS), len(network.U)
 
     def estimated(sanitizers: dict[str, Sanitizer], messages: dict[str, Array]) -> Array:

@@ -71,7 +71,7 @@ def _sufficient_shares(network: Network) -> Shares:
         return mine
     for finer in _FINER:
         candidate = shares(network, finer=finer)
-        if Recheck(network, candidate.sanitizers).growth(network.U, 0.0) <= _NO_LOSS:
+        if Recheck(network, candidate.sanitizers).growth(network.measured, 0.0) <= _NO_LOSS:
             return candidate
     return mine
 

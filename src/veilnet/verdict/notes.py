@@ -88,8 +88,8 @@ def dither_cost(network: Network) -> float:
         bare = network.replace(dither=0.0)
         return float(np.trace(_public_error(network)) / np.trace(_public_error(bare)) - 1.0)
     undithered = triangle(np.concatenate([network.prior_root, network.undithered_noise.whiten(network.H)]))
-    with_dither = float(np.sum(network.in_raw_coordinates(network.U) ** 2))
-    return with_dither / _squares(undithered, network.U) - 1.0
+    with_dither = float(np.sum(network.in_raw_coordinates(network.measured) ** 2))
+    return with_dither / _squares(undithered, network.measured) - 1.0
 
 
 def notes_on_readings(network: Network, sanitizers: Sanitizers) -> list[str]:
@@ -158,7 +158,7 @@ def unstated(network: Network, chosen: Booleans) -> Sequence[str]:
 
 def _public_error(network: Network) -> Array:
     """The error of u now, from raw readings of a stream."""
-    return network.U @ crlb(network) @ network.U.T
+    return network.measured @ crlb(network) @ network.measured.T
 
 
 def _squares(upper: Array, rows: Array) -> float:

@@ -71,7 +71,7 @@ def stream_by_the_model(deployment: Deployment, samples: Samples, messages: Arra
     ends = min(FARTHEST, len(at) // 8)  # rows there have no memory, or no future
     judged = np.flatnonzero((at >= ends) & (at <= at[-1] - ends))
     moved = samples.readings - network.offset
-    of_private = network.replace(public=dict(network.private), held_out=None)
+    of_private = network.replace(public=dict(network.private), public_scales=None, held_out=None)
     learned, stated = _learned(of_private, deployment.planned, messages, at, judged, None)
     learned_raw, stated_raw = _learned(of_private, raw, moved, at, judged, None)
     now, promised = _learned(network, deployment.planned, messages, at, judged, 0)

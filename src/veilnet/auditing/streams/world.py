@@ -184,12 +184,12 @@ class WindowCentre:
     def like(cls, window: Window, sanitizers: Sanitizers) -> WindowCentre:
         """For other sanitizers, over as many rows as a window has."""
         own = Window(window.network, sanitizers, window.rows, window.lead)
-        return cls(own, sanitizers, own.filter(window.network.U, window.rows // 2, "now"))
+        return cls(own, sanitizers, own.filter(window.network.measured, window.rows // 2, "now"))
 
     def error(self, truth: Network) -> float:
         """Its mean square error where another network is true."""
         true = Window(truth, self.sanitizers, self.window.rows, self.window.lead)
-        return true.error_of(self.weights, truth.U, self.window.rows // 2)
+        return true.error_of(self.weights, truth.measured, self.window.rows // 2)
 
 
 def long_enough(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Window:

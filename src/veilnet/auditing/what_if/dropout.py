@@ -86,7 +86,7 @@ def _errors(world: World, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetError
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
         }
         terms = agent_terms(network, sanitizers, silent)
-        return terms.errors(network.in_raw_coordinates(network.U)), MOST_SETS
+        return terms.errors(network.in_raw_coordinates(network.measured)), MOST_SETS
 
     def lost(places: tuple[int, ...]) -> float:
         return loss_without(world, sanitizers, [network.agents[k] for k in places])

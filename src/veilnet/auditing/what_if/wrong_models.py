@@ -26,7 +26,7 @@ from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.world import WindowCentre, long_enough
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
-from veilnet.auditing.world import asked_now
+from veilnet.auditing.world import EstimatedRows
 from veilnet.auditing.worlds import world_of
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
@@ -120,7 +120,7 @@ class RowCentre:
         own = {agent: slice(*each) for agent, each in zip(network.agents, pairwise(ends), strict=True)}
         # The estimate is affine in what is sent: its weights A are those of one number at a time.
         units = np.concatenate([np.zeros((1, ends[-1])), np.eye(ends[-1])])
-        found = centre.estimate({agent: units[:, each] for agent, each in own.items()}, network.U)
+        found = centre.estimate({agent: units[:, each] for agent, each in own.items()}, network.measured)
         weights = (found[1:] - found[0]).T
         parts = [weights[:, own[agent]] for agent in network.agents]
         sent = [sanitizers[agent] for agent in network.agents]
@@ -131,7 +131,7 @@ class RowCentre:
         """The mean square error of û, which is (A C H_t - U)(x - m) + A C (H_t - H) m + A (C n + ξ)."""
         if self._combined is None or truth.prior is None or truth.prior.covariance is None:
             return None
-        off = self._combined @ truth.H - truth.U
+        off = self._combined @ truth.H - truth.measured
         bias = self._combined @ (truth.H - self.network.H) @ truth.prior.mean
         error = np.sum((off @ truth.prior.covariance) * off) + bias @ bias
         return float(error + np.sum((self._combined @ truth.R.matrix()) * self._combined) + self._added)
@@ -168,11 +168,11 @@ class WrongModel:
         """What is lost and kept when ``truth`` is the network."""
         world = world_of(truth)
         known = world.known(self.sanitizers)
-        best = sum(world.raw_error(each) for each in asked_now(truth))
+        best = world.raw_error(EstimatedRows("", "", truth.measured, public=True, when="now"))
         errors = [centre.error(truth) for centre in self._centres]
         lost = [error / best - 1.0 for error in errors if error is not None]
         if len(lost) < 2:
-            lost = [known(truth.U, "now"), 0.0]
+            lost = [known(truth.measured, "now"), 0.0]
         sent, raw = (each if each > _ROUNDING else 0.0 for each in lost)
         return Outcome(sent, {name: known(rows, "hindsight") for name, rows in truth.private.items()}, raw)
 

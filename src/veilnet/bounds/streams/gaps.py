@@ -112,7 +112,7 @@ def gaps_of(
     path = _Path(model, steady)
     if not patterns:
         return Gaps(tuple(path.undisturbed(each) for each in rows), (0.0, 0.0))
-    costs = path.costs(network.U, [[agent] for agent in model.agents] + [list(model.agents)])
+    costs = path.costs(network.measured, [[agent] for agent in model.agents] + [list(model.agents)])
     return Gaps(tuple(path.least(patterns, rows)), (max(costs[:-1]), costs[-1]))
 
 

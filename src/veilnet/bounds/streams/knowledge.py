@@ -48,7 +48,7 @@ class StreamKnowledge:
     @property
     def utility(self) -> float:
         """u <= 0, now."""
-        return 0.0 - self.growth(self.network.U, hindsight=False)
+        return 0.0 - self.growth(self.network.measured, hindsight=False)
 
     @property
     def privacy(self) -> dict[str, float]:

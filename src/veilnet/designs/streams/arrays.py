@@ -37,7 +37,7 @@ def _memories(network: Network, shares: ShareFilters, tolerance: float) -> list[
     raw = raw_stream(network)
     system = ShareSystem.of(network, raw)
     assert system.gain is not None
-    public = padded(network.U, len(system.transition))
+    public = padded(network.measured, len(system.transition))
     scale = float(np.sqrt(np.trace(raw.error(public, hindsight=False))))
     reduction = Reduction(system.transition, public / scale, tolerance)
     filters = []

@@ -116,7 +116,7 @@ def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Joi
         # Knowledge is white, so the coefficients of a number on it are its covariances with it.
         sends = filters[agent].share @ varies[:order] @ frame.T
         shares.append(np.eye(of_reading, len(frame)) if filters[agent].plain else sends)
-    public = padded(network.U, length + memory)
+    public = padded(network.measured, length + memory)
     if remember:
         public[:, :length], public[:, length:] = 0.0, np.hstack([each.share for each in filters])
     return JointState(
@@ -132,7 +132,7 @@ def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Joi
         public,
         remember,
         tuple(padded(rows, length + memory) for rows in network.private.values()),
-        float(np.trace(raw.error(padded(network.U, length), hindsight=False))),
+        float(np.trace(raw.error(padded(network.measured, length), hindsight=False))),
         np.array(
             [
                 float(np.trace(raw.error(padded(rows, length), hindsight=True)))
