@@ -63,7 +63,7 @@ class Network(live_kills.Network):
     def design(self) -> vn.Plan:
         """The plan that is run, each time another one for the same network."""
         self.versions += 1
-        network = super().design().network.replace(resolution=0.1 * self.versions)
+        network = super().design().network.replace(resolution=0.1 + 0.001 * self.versions)
         return vn.design(network, step=f"{STEP:.0f}s")
 
     def roll_over(self, rng: random.Random) -> None:

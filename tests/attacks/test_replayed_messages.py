@@ -1,4 +1,4 @@
-"""Whoever kept last year's messages, as a broker can, must not have them counted again after a rotation.
+"""Who kept last year's messages, as a broker can, must not have them counted again when the centre forgot them.
 
 The seal on such a message is genuine: only the centre's books tell that it has been there.
 """
@@ -6,6 +6,7 @@ The seal on such a message is genuine: only the centre's books tell that it has 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
-from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
-from veilnet.live.centre_store import CentreStore
+from veilnet.live import centre_store
 from veilnet.live.status import read_status
 
 EPOCHS, KEPT = 9, 3
@@ -38,12 +38,11 @@ def told(wired: Wired, first: int, last: int) -> list[tuple[str, bytes]]:
     return kept
 
 
-def rotated(wired: Wired, archive: Path) -> int:
-    wired.centre.store.close()
-    with CentreStore(wired.folder / "estimates.sqlite") as store:
-        last = store.put_away(archive, KEPT)
-    wired.start_centre()
-    return last
+def forgotten(wired: Wired, archive: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Back up, and forget all but some epochs while the centre runs; how many were forgotten."""
+    monkeypatch.setattr(centre_store, "EPOCHS_KEPT", KEPT)
+    assert run(["live", "backup", str(wired.folder / "estimates.sqlite"), str(archive)]) == 0
+    return wired.centre.store.forget_before(time.time() + 1)
 
 
 def content(path: Path) -> list[tuple[object, ...]]:
@@ -55,10 +54,15 @@ def content(path: Path) -> list[tuple[object, ...]]:
         ]
 
 
-def test_what_was_put_away_does_not_count_again(wired: Wired, tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_forgotten_does_not_count_again(
+    wired: Wired, tmp_path: Path, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = told(wired, 1, EPOCHS)
     whole, before = content(tmp_path / "estimates.sqlite"), read_status(tmp_path / "estimates.sqlite")
-    assert rotated(wired, tmp_path / "old.sqlite") == EPOCHS - KEPT
+    assert forgotten(wired, tmp_path / "old.sqlite", monkeypatch) == EPOCHS - KEPT
+    if restarted:
+        wired.start_centre()
     assert content(tmp_path / "old.sqlite") == whole
     assert (tmp_path / "old.sqlite").stat().st_mode & 0o077 == 0
     assert read_status(tmp_path / "estimates.sqlite") == before
@@ -71,33 +75,12 @@ def test_what_was_put_away_does_not_count_again(wired: Wired, tmp_path: Path) ->
     assert content(tmp_path / "estimates.sqlite") == left
 
 
-def test_the_centre_goes_on_and_is_rotated_again(wired: Wired, tmp_path: Path) -> None:
+def test_the_centre_goes_on_and_forgets_again(
+    wired: Wired, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = told(wired, 1, EPOCHS)
-    rotated(wired, tmp_path / "first.sqlite")
+    assert forgotten(wired, tmp_path / "first.sqlite", monkeypatch) == EPOCHS - KEPT
     second = told(wired, EPOCHS + 1, 2 * EPOCHS)
-    assert rotated(wired, tmp_path / "second.sqlite") == 2 * EPOCHS - KEPT
+    assert forgotten(wired, tmp_path / "second.sqlite", monkeypatch) == EPOCHS
     assert read_status(tmp_path / "estimates.sqlite").epochs == 2 * EPOCHS
     assert wired.centre.take(first + second, wired.clock).new == 0
-
-
-def test_nothing_is_lost_where_the_archive_cannot_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wired = Wired(tmp_path, house_plan())
-    told(wired, 1, EPOCHS)
-    wired.centre.store.close()
-    before = content(tmp_path / "estimates.sqlite")
-    (tmp_path / "there.sqlite").write_bytes(b"something")
-    with (
-        CentreStore(tmp_path / "estimates.sqlite") as store,
-        pytest.raises(InvalidRequest, match=r"there\.sqlite: exists already"),
-    ):
-        store.put_away(tmp_path / "there.sqlite", KEPT)
-    assert (tmp_path / "there.sqlite").read_bytes() == b"something"
-    assert content(tmp_path / "estimates.sqlite") == before
-    store_and_archive = [str(tmp_path / "estimates.sqlite"), str(tmp_path / "new.sqlite")]
-    assert run(["live", "rotate", *store_and_archive]) == 1  # no more than a thousand epochs
-    assert not (tmp_path / "new.sqlite").exists()
-    assert run(["live", "rotate", *store_and_archive[::-1]]) == 2
-    assert "no such file" in capsys.readouterr().err
-    wired.close()

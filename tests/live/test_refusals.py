@@ -5,6 +5,7 @@ Ten thousand messages are mutated, replayed and forged, from a fixed seed. Oracl
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -255,7 +256,8 @@ def test_an_agent_of_many_stores_does_not_fill_the_centre(
         return SimpleNamespace(mid=0)
 
     monkeypatch.setattr(receiver._client, "publish", publish)
-    receiver.connected = receiver._greeted = receiver._leading.absent = True
+    receiver.connected = receiver._greeted = True
+    receiver._leading._safe_until = math.inf
     message = first(wired)
     for k in range(50):
         payload = wired.seals["kitchen"].message(changed(message, store=k.to_bytes(8, "big")))

@@ -10,7 +10,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -224,18 +223,6 @@ def test_a_renewal_of_the_connection_before_says_nothing_of_this_one(store: Cent
     assert table.leading.holds(0.5 * LENGTH)
 
 
-def test_only_the_question_itself_says_that_a_broker_has_no_leases(store: CentreStore) -> None:
-    """Numbers of publications come again after 65,535, and something else may then be refused under this one."""
-    refused = Table(store)
-    refused.leading.begin()
-    refused.leading.refused(1)
-    assert refused.leading.absent
-    table = Table(store)
-    table.begin()
-    table.leading.refused(1)
-    assert not table.leading.absent
-
-
 def test_words_of_centres_are_signed_for_this_network(tmp_path: Path) -> None:
     keys = make_keys(tmp_path / "keys", ["a"]).keys
     make_seals(keys, ["a"])
@@ -326,30 +313,4 @@ def test_what_was_taken_and_never_acknowledged_reaches_the_other_before_it_is(tm
         assert other.last_batch == store.last_batch
         assert set(other.reports([1], 1)) == {first, second}
         assert store.since(0).messages == other.since(0).messages
-    wired.close()
-
-
-def test_a_store_of_the_version_before_is_brought_up_and_keeps_what_it_holds(tmp_path: Path) -> None:
-    wired = Wired(tmp_path, house_plan())
-    _, readings = house_readings(wired.plan, 2)
-    for agent, own in readings.items():
-        wired.agents[agent].take([1, 2], own)
-    wired.hand_over()
-    wired.centre.store.close()
-    path = tmp_path / "estimates.sqlite"
-    with closing(sqlite3.connect(path)) as database:
-        before = database.execute("SELECT epoch, public FROM latest ORDER BY epoch").fetchall()
-        database.executescript(
-            "DROP VIEW latest; ALTER TABLE messages DROP COLUMN batch; ALTER TABLE estimates DROP COLUMN batch;"
-            "ALTER TABLE about DROP COLUMN id; ALTER TABLE about DROP COLUMN batch;"
-            "ALTER TABLE about DROP COLUMN followed; UPDATE kind SET kind = 'veilnet-centre-store/1';"
-            "CREATE VIEW latest AS SELECT * FROM estimates AS e WHERE revision = (SELECT max(revision) FROM "
-            "estimates AS f WHERE f.epoch = e.epoch AND f.plan = e.plan)"
-        )
-    centre = wired._new_centre()
-    wired.centre = centre
-    assert len(centre.store.id) == 8
-    assert [
-        (each.epoch, json.dumps(np.asarray(each.estimate.public).tolist())) for each in centre.kept(1, 2)
-    ] == [(epoch, public) for epoch, public in before]
     wired.close()

@@ -196,28 +196,6 @@ def _read(
     return 1 if reader.refused else 0
 
 
-def _rotate(
-    store: Path = argument("The centre's --out, while no centre runs."),
-    archive: Path = argument("A new file, which gets all that the store holds."),
-) -> int:
-    """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
-
-    The centre goes on with the same store, which remembers up to which epoch all was put away: messages of those
-    epochs are refused, so that nobody can have last year's count again. A store begun by hand knows nothing of that.
-    """
-    from veilnet.live.centre_store import EPOCHS_KEPT, CentreStore
-
-    if not store.is_file():
-        raise InvalidRequest(f"{store}: no such file; give the --out of 'veilnet center'")
-    with CentreStore(store) as opened:
-        last = opened.put_away(archive)
-    if not last:
-        tell(f"Nothing was put away: {store} holds no more than {EPOCHS_KEPT} epochs.")
-        return 1
-    tell(f"Epochs up to {last} were put away: {archive} holds all, {store} the rest.")
-    return 0
-
-
 def _backup(
     store: Path = argument("The centre's --out, while it runs or not."),
     copy: Path = argument("A new file for the copy."),
@@ -285,6 +263,5 @@ commands: dict[str, Callable[..., object]] = {
     "status": _status,
     "page": _page,
     "read": _read,
-    "rotate": _rotate,
     "backup": _backup,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -141,19 +141,6 @@ def open_database(
             raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); {mend}")
         files.pop_all()  # the caller's from here on
     return database
-
-
-def bring_up(path: Path, before: str, kind: str, changes: str) -> None:
-    """Change the tables of a file of the kind before this one, once; any other file stays as it is.
-
-    changes: statements, each ended by a semicolon.
-    """
-    with suppress(sqlite3.Error), closing(connect(path)) as database:
-        if database.execute("SELECT kind FROM kind").fetchone() == (before,):
-            with transaction(database):
-                for statement in filter(str.strip, changes.split(";")):
-                    database.execute(statement)
-                database.execute("UPDATE kind SET kind = ?", (kind,))
 
 
 def connect(path: Path | None, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:

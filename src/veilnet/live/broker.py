@@ -54,47 +54,26 @@ class BrokerPlan:
 
 def access_list(plan: BrokerPlan) -> str:
     """The ACL file: what is not listed is refused."""
-    topics = plan.topics
-    lines = ["# Who may do what, by 'veilnet live keys'; what is not listed is refused.", ""]
-    for centre in (CENTRE, STANDBY):
-        lines += [
-            f"user {centre}",
-            f"topic read {topics.all_messages}",
-            f"topic write {topics.root}/acks/+",
-            f"topic read {topics.all_sums}",
-            f"topic write {topics.root}/rounds/+",
-            f"topic readwrite {topics.estimates}",
-            f"topic readwrite {topics.history}",
-            f"topic write {topics.heard}",
-            f"topic write {topics.influx}",
-            f"topic readwrite {topics.status}",
-            f"topic readwrite {topics.lease}",
-            f"topic readwrite {topics.copies}",
-            f"topic write {plan.discovery}/device/+/config",
-            f"topic read {birth_topic(plan.discovery)}",
-            "",
-        ]
-    for name in plan.readers:
-        lines += [
-            f"user {reader_identity(name)}",
-            f"topic read {topics.estimates}",
-            f"topic read {topics.history}",
-            f"topic read {topics.heard}",
-            f"topic read {topics.influx}",
-            f"topic read {topics.status}",
-            f"topic read {plan.discovery}/device/+/config",
-            f"topic readwrite {birth_topic(plan.discovery)}",
-            "",
-        ]
+    topics, birth = plan.topics, birth_topic(plan.discovery)
+    discovery = f"{plan.discovery}/device/+/config"
+    centre = [
+        *(("read", each) for each in (topics.all_messages, topics.all_sums, birth)),
+        *(("write", f"{topics.root}/{each}/+") for each in ("acks", "rounds")),
+        *(("write", each) for each in (topics.heard, topics.influx, discovery)),
+        *(("readwrite", each) for each in (topics.estimates, topics.history, topics.status)),
+        *(("readwrite", each) for each in (topics.lease, topics.copies)),
+    ]
+    said = (topics.estimates, topics.history, topics.heard, topics.influx, topics.status, discovery)
+    reader = [*(("read", each) for each in said), ("readwrite", birth)]
+    rights = {CENTRE: centre, STANDBY: centre, **{reader_identity(name): reader for name in plan.readers}}
     for agent in plan.agents:
-        lines += [
-            f"user {identity(agent)}",
-            f"topic write {topics.messages(agent)}",
-            f"topic read {topics.acks(agent)}",
-            f"topic write {topics.sums(agent)}",
-            f"topic read {topics.rounds(agent)}",
-            "",
+        rights[identity(agent)] = [
+            *(("write", each) for each in (topics.messages(agent), topics.sums(agent))),
+            *(("read", each) for each in (topics.acks(agent), topics.rounds(agent))),
         ]
+    lines = ["# Who may do what, by 'veilnet live keys'; what is not listed is refused.", ""]
+    for user, allowed in rights.items():
+        lines += [f"user {user}", *(f"topic {right} {topic}" for right, topic in allowed), ""]
     return "\n".join(lines)
 
 

@@ -12,10 +12,9 @@ come again, and never used. The file is SQLite's, and its owner may read it whil
     agents      what is known of each: last epoch, messages, when last heard
     counts      refusals and duplicates, per agent
     plans       the centre's file of every plan that was taken up
-    about       the last epoch that was put away (0: none), and how many epochs and estimates were
+    about       the last epoch that was forgotten (0: none), and how many epochs and estimates were
 
-:meth:`CentreStore.put_away` moves all but the newest epochs to another file. A message for those is refused:
-a broker may have kept last year's messages.
+A message for an epoch that was forgotten is refused: a broker may have kept last year's messages.
 """
 
 from __future__ import annotations
@@ -29,21 +28,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.io._formats import base
-from veilnet.io._sqlite import (
-    Lock,
-    Opened,
-    bring_up,
-    copy_database,
-    create_database,
-    open_database,
-    transaction,
-)
+from veilnet.io._sqlite import Lock, Opened, create_database, open_database, transaction
 from veilnet.live.fusions import LiveEstimate
 from veilnet.live.messages import SHORT, Message
 
@@ -79,19 +68,7 @@ CREATE TABLE about (
 );
 INSERT INTO about VALUES (0, 0, 0, randomblob(8), 0, 0)
 """
-_BEFORE = f"{base(KIND)}/1"
-_FROM_BEFORE = """
-ALTER TABLE messages ADD COLUMN batch INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE estimates ADD COLUMN batch INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE about ADD COLUMN id BLOB NOT NULL DEFAULT x'';
-ALTER TABLE about ADD COLUMN batch INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE about ADD COLUMN followed INTEGER NOT NULL DEFAULT 0;
-UPDATE about SET id = randomblob(8);
-DROP VIEW latest;
-CREATE VIEW latest AS SELECT * FROM estimates AS e WHERE revision =
-    (SELECT max(revision) FROM estimates AS f WHERE f.epoch = e.epoch AND f.plan = e.plan);
-"""
-EPOCHS_KEPT = 1000  # that stay in a store when it is rotated
+EPOCHS_KEPT = 1000  # the newest, which are never forgotten
 _AT_ONCE = 500  # epochs that are forgotten between two batches
 _ROWS_AT_ONCE = 5000  # for a standby that catches up
 _UNSHARED = 1 << 62  # batch of a message that the other centre may lack: it led when this one had taken it
@@ -138,14 +115,13 @@ class CentreStore(Opened):
             files.enter_context(closing(Lock(path, "estimates into this store")))
             if not path.exists():
                 create_database(path, KIND, _SCHEMA)
-            bring_up(path, _BEFORE, KIND, _FROM_BEFORE)
             self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT, mend=_MEND)))
             self._read()
             super().__init__(files.pop_all())
 
     def _read(self) -> None:
         self._agents: dict[str, int] = dict(self._db.execute("SELECT agent, number FROM agents").fetchall())
-        self._put_away, self.id, self.last_batch, followed = self._db.execute(
+        self._forgotten, self.id, self.last_batch, followed = self._db.execute(
             "SELECT put_away, id, batch, followed FROM about"
         ).fetchone()
         self.followed = bool(followed)
@@ -212,10 +188,10 @@ class CentreStore(Opened):
     def add(self, message: Message, plan: int, *, early: bool = False) -> str:
         """Keep a message: "new", "duplicate" (the same one came before) or "conflict" (another one did).
 
-        It is "old", and not kept, where its epoch was put away.
+        It is "old", and not kept, where its epoch was forgotten.
         early: of an epoch so far ahead of the clock that it is never to be used.
         """
-        if message.epoch <= self._put_away:
+        if message.epoch <= self._forgotten:
             return "old"
         agent = self._agents[message.agent]
         added = self._db.execute(
@@ -276,52 +252,28 @@ class CentreStore(Opened):
         )
         self._uncounted.clear()
 
-    # --- rotation
-
-    def put_away(self, archive: Path, keep: int = EPOCHS_KEPT) -> int:
-        """Copy the store to another file, and forget all but the newest epochs; the last one forgotten, 0 for none.
-
-        keep: how many estimated epochs stay. What is forgotten is never taken again; the newest epoch of each agent,
-              plans and counts stay. A copy that was not finished leaves the store as it was.
-        """
-        found = self._db.execute(
-            "SELECT DISTINCT epoch FROM estimates ORDER BY epoch DESC LIMIT 1 OFFSET ?", (keep,)
-        ).fetchone()
-        if found is None:
-            return 0
-        copy_database(self._db, archive)
-        self.forget(int(found[0]))
-        self._db.execute("VACUUM")
-        return int(found[0])
-
-    def forget(self, last: int) -> None:
-        """Delete epochs up to one for good, but count them; messages of theirs are refused from then on."""
-        with transaction(self._db):
-            self._db.execute(
-                "UPDATE about SET put_away = ?, epochs = epochs + (SELECT count(DISTINCT epoch) FROM estimates WHERE "
-                "epoch <= ?), estimates = estimates + (SELECT count(*) FROM estimates WHERE epoch <= ?)",
-                (last, last, last),
-            )
-            for table in ("messages", "estimates"):
-                self._db.execute(f"DELETE FROM {table} WHERE epoch <= ?", (last,))
-        self._put_away = last
-
     def forget_before(self, made: float) -> int:
         """Forget the oldest epochs up to the first one estimated since a time, some hundreds; how many there were.
 
-        made: that time, seconds since 1970. The newest thousand epochs stay, as in :meth:`put_away`. The file does
-              not shrink: what comes takes the room.
+        made: that time, seconds since 1970. The newest thousand epochs stay, and what was forgotten stays counted.
+              The file does not shrink: what comes takes the room.
         """
         oldest = self._db.execute(
-            "SELECT epoch, min(made) FROM estimates GROUP BY epoch ORDER BY epoch LIMIT ?", (_AT_ONCE,)
+            "SELECT epoch, min(made) FROM estimates WHERE epoch <= (SELECT epoch FROM estimates GROUP BY epoch "
+            "ORDER BY epoch DESC LIMIT 1 OFFSET ?) GROUP BY epoch ORDER BY epoch LIMIT ?",
+            (EPOCHS_KEPT, _AT_ONCE),
         ).fetchall()
-        newest = self._db.execute(
-            "SELECT DISTINCT epoch FROM estimates ORDER BY epoch DESC LIMIT 1 OFFSET ?", (EPOCHS_KEPT,)
-        ).fetchone()
-        upto = -1 if newest is None else newest[0]
-        old = [epoch for epoch, _ in takewhile(lambda each: each[0] <= upto and each[1] < made, oldest)]
+        old = [epoch for epoch, _ in takewhile(lambda each: each[1] < made, oldest)]
         if old:
-            self.forget(old[-1])
+            with transaction(self._db):
+                self._db.execute(
+                    "UPDATE about SET put_away = ?1, epochs = epochs + ?2, estimates = estimates + "
+                    "(SELECT count(*) FROM estimates WHERE epoch <= ?1)",
+                    (old[-1], len(old)),
+                )
+                for table in ("messages", "estimates"):
+                    self._db.execute(f"DELETE FROM {table} WHERE epoch <= ?", (old[-1],))
+            self._forgotten = old[-1]
         return len(old)
 
     # --- what is reported for an epoch
@@ -451,44 +403,26 @@ class CentreStore(Opened):
         self.followed = False
 
     def since(self, batch: int) -> CopiedRows:
-        """What the batches after one wrote, the first thousands of rows."""
-        names = {number: agent for agent, number in self._agents.items()}
-        last = self.last_batch  # what is unshared goes with it
-        fields = (
-            f"SELECT min(batch, {last}) AS at, agent, plan, epoch, sequence, store, after, private, early, "
-            '"values" FROM messages'
-        )
+        """What the batches after one wrote, thousands of rows of whole batches."""
+        at = f"min(m.batch, {self.last_batch})"  # what is unshared goes with the last
         found = self._db.execute(
-            f"{fields} WHERE batch > ? ORDER BY at LIMIT ?", (batch, _ROWS_AT_ONCE)
-        ).fetchall()
-        if len(found) == _ROWS_AT_ONCE:  # of the last batch there may be more
-            last = found[-1][0] - 1 if found[-1][0] > found[0][0] else found[-1][0]
-            if last == found[-1][0]:
-                found = self._db.execute(f"{fields} WHERE at = ?", (last,)).fetchall()
-        messages: list[MessageRow] = [
-            (
-                names[agent],
-                self._plan_ids[plan],
-                epoch,
-                sequence,
-                store,
-                after,
-                bool(private),
-                bool(early),
-                values,
-            )
-            for at, agent, plan, epoch, sequence, store, after, private, early, values in found
-            if at <= last
-        ]
-        estimates: list[EstimateRow] = [
-            (self._plan_ids[plan], *rest)
-            for plan, *rest in self._db.execute(
-                "SELECT plan, epoch, revision, made, told, public, covariance, missing, contradicting FROM estimates "
-                "WHERE batch > ? AND batch <= ?",
-                (batch, last),
-            )
-        ]
-        return CopiedRows(last, messages, estimates)
+            f"SELECT {at} FROM messages m WHERE m.batch > ? ORDER BY 1 LIMIT 1 OFFSET ?",
+            (batch, _ROWS_AT_ONCE),
+        ).fetchone()
+        last = self.last_batch if found is None else found[0]
+        messages = self._db.execute(
+            'SELECT a.agent, p.plan, m.epoch, m.sequence, m.store, m.after, m.private, m.early, m."values" '
+            "FROM messages m JOIN agents a ON a.number = m.agent JOIN plans p ON p.number = m.plan "
+            f"WHERE m.batch > ? AND {at} <= ? ORDER BY {at}",
+            (batch, last),
+        )
+        estimates = self._db.execute(
+            "SELECT p.plan, epoch, revision, made, told, public, covariance, missing, contradicting "
+            "FROM estimates e JOIN plans p ON p.number = e.plan WHERE e.batch > ? AND e.batch <= ?",
+            (batch, last),
+        )
+        bare: list[MessageRow] = [(*row[:6], bool(row[6]), bool(row[7]), row[8]) for row in messages]
+        return CopiedRows(last, bare, estimates.fetchall())
 
     def copy_in(self, rows: CopiedRows, *, whole: bool) -> str:
         """Write what another centre's batches wrote; the id of a plan that is not here, and nothing is written then.
@@ -500,27 +434,23 @@ class CentreStore(Opened):
         unknown += [row[0] for row in rows.estimates if row[0] not in numbers]
         if unknown:
             return unknown[0]
-        before, written = self.last_batch, False
+        before = self.last_batch
         self._wrote = [], []
         try:
             with transaction(self._db):
                 self.last_batch = rows.batch
-                for agent, plan, *fields in rows.messages:
-                    self._copy_message(agent, numbers[plan], fields)
+                for agent, plan, epoch, sequence, store, after, private, early, values in rows.messages:
+                    message = Message(plan[:SHORT], agent, store, sequence, epoch, after, private, values)
+                    self.add(message, numbers[plan], early=early)
                 for row in rows.estimates:
                     self._insert_estimate(row, numbers[row[0]])
                 self.note()
                 if whole:
                     self._db.execute("UPDATE about SET batch = ?", (rows.batch,))
-            written = whole
+            before = rows.batch if whole else before
         finally:
-            self.last_batch = rows.batch if written else before
+            self.last_batch = before
         return ""
-
-    def _copy_message(self, agent: str, plan: int, fields: Sequence[Any]) -> None:
-        epoch, sequence, store, after, private, early, values = fields
-        message = Message(self._plan_ids[plan][:SHORT], agent, store, sequence, epoch, after, private, values)
-        self.add(message, plan, early=early)
 
 
 def _listed(plans: Collection[int]) -> str:

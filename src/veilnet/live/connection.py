@@ -79,8 +79,8 @@ class Connection:
     def lose(self) -> None:
         """Called when the connection ended."""
 
-    def answer(self, mid: int, *, taken: bool) -> None:
-        """Called when the broker has what was published by this number, or does not take it."""
+    def answer(self, mid: int) -> None:
+        """Called when the broker has what was published by this number, or will never take it."""
 
     # --- what it does
 
@@ -178,7 +178,12 @@ class Connection:
         self.begin()
 
     def _on_publish(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
-        self.answer(mid, taken=not reason.is_failure)
+        if reason.is_failure:
+            self.tell(
+                f"the broker does not take what a centre says ({reason}): run 'veilnet live keys' again, and restart "
+                "the broker"
+            )
+        self.answer(mid)
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         try:

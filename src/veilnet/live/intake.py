@@ -13,7 +13,7 @@ Refusals have a word each, are counted per agent, and never quote what was refus
                 taken
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has reported
-    old         of an epoch that was put away when the store was rotated: it has been there, or comes too late
+    old         of an epoch that was forgotten: it has been there, or comes too late
     round       no part in a round of a sum that is going on, of a member of it
     far         kept, but for an epoch so far ahead of the clock here that it must be a mistake, or, of a stream, for
                 a row so far from those of most agents

@@ -124,11 +124,11 @@ class Leading:
     """The holder's side: claims, renews, and says what may be seen outside; a machine without a network.
 
     store:    the centre's. name: the identity in its certificate. length: seconds of a lease.
-    say:      publishes a word, and returns the broker's number for it.
+    say:      publishes a word.
     tell:     called with what the owner should know.
     expected: a lease of another centre that ran out, and may be followed by a term of this one.
 
-    ``lost`` says why this centre has to stop; ``absent`` is True where the broker has no leases.
+    ``lost`` says why this centre has to stop.
     """
 
     def __init__(
@@ -136,14 +136,13 @@ class Leading:
         store: CentreStore,
         name: str,
         length: float,
-        say: Callable[[Word], int],
+        say: Callable[[Word], object],
         tell: Callable[[str], None],
         expected: Lease | None = None,
     ) -> None:
         self._store, self._name, self._length, self._say, self._tell = store, name, length, say, tell
         self._expected = expected
         self._run = secrets.token_bytes(8)
-        self._asked = 0
         self._seen: Lease | None = None
         self._term = self._since = self._count = 0
         self._sent: dict[int, float] = {}  # renewal -> when it was said
@@ -154,7 +153,6 @@ class Leading:
         self._standby, self._named = b"", False
         self._live, self._goal, self._has, self._answered = False, 0, 0, 0.0
         self.lost = ""
-        self.absent = False
 
     # --- the lease
 
@@ -163,30 +161,20 @@ class Leading:
         self._forget()
         self._sent.clear()  # what is retained may name a standby that lacks what came since
         self._safe_until, self._seen, self._offline = 0.0, None, False
-        self._asked = self._say(LeaseQuestion(self._run))
+        self._say(LeaseQuestion(self._run))
 
     def end(self) -> None:
         """The connection ended: nothing can be seen, so nothing has to wait for a standby."""
         self._forget()
         self._offline = True
 
-    def refused(self, mid: int) -> None:
-        """The broker did not take something: by an access list of an earlier veilnet nobody has a lease."""
-        if mid == self._asked and not self.absent:
-            self.absent = True
-            self._tell(
-                "the broker's list of who may do what is of an earlier veilnet, so two centres are not kept apart: "
-                "run 'veilnet live keys' again, and restart the broker"
-            )
-
     def holds(self, now: float) -> bool:
         """Whether this centre may do what is seen outside."""
-        return self.absent or (not self.lost and now < self._safe_until)
+        return not self.lost and now < self._safe_until
 
     def hear(self, word: Word, now: float) -> None:
         """Take in what was said on the topic of leases."""
         if isinstance(word, LeaseQuestion) and word.run == self._run:
-            self._asked = 0  # the broker took it, and gives its number to something else one day
             self._settle(now)
         elif isinstance(word, Lease) and word.run == self._run:
             if word.count in self._sent:
@@ -270,12 +258,8 @@ class Leading:
     def released(self, now: float) -> Iterator[Taken]:
         """What may be seen now, or as soon as there is a connection and the lease is heard again."""
         while self._held and (self._offline or self.holds(now)):
-            alone = (
-                self._offline
-                or self.absent
-                or (not self._named and self._heard is not None and not self._heard.follower)
-            )
-            if not alone and not (self._named and self._has >= self._held[0][0]):
+            alone = not self._named and self._heard is not None and not self._heard.follower
+            if not (self._offline or alone or (self._named and self._has >= self._held[0][0])):
                 return
             yield self._held.popleft()[2]
 

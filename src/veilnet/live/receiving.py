@@ -109,12 +109,10 @@ class Receiver(Connection):
         """The connection ended."""
         self._leading.end()
 
-    def answer(self, mid: int, *, taken: bool) -> None:
-        """The broker has something, or does not take it."""
+    def answer(self, mid: int) -> None:
+        """The broker has something, or will never take it."""
         self.estimates.confirm(mid)
         self._last_word = 0 if mid == self._last_word else self._last_word
-        if not taken:
-            self._leading.refused(mid)
 
     def hear(self, topic: str, payload: bytes) -> bool:
         """What another centre says, and other programs; messages of agents wait for the batch."""

@@ -57,7 +57,7 @@ class Standby(Connection):
         self._forced = forced
         self._wording = Wording(EstimateSigner(credentials, topics), topics)
         self._run = b""
-        self._asked, self._settled, self._absent = 0, 0.0, False
+        self._settled = 0.0
         self._seen: Lease | None = None
         self._last: Lease | None = None  # over all connections: who has the same certificate ends them
         self._renewed = False  # whether somebody did since this one looks
@@ -103,11 +103,7 @@ class Standby(Connection):
         self._heard_at = time.monotonic()
         self._whole.clear()
         self._heard.clear()
-        self._asked = self._speak(LeaseQuestion(self._run))
-
-    def answer(self, mid: int, *, taken: bool) -> None:
-        """Whether the broker has leases; by an earlier access list it has none."""
-        self._absent = self._absent or (not taken and mid == self._asked)
+        self._speak(LeaseQuestion(self._run))
 
     def lose(self) -> None:
         """What the lease said of this run is over."""
@@ -123,8 +119,8 @@ class Standby(Connection):
             self._hear_estimate(payload, newest=topic == self._topics.estimates)
         return True
 
-    def _speak(self, word: Word) -> int:
-        return self.publish([self._wording.said(word)])
+    def _speak(self, word: Word) -> None:
+        self.publish([self._wording.said(word)])
 
     def _hear_estimate(self, payload: bytes, *, newest: bool) -> None:
         try:
@@ -145,7 +141,7 @@ class Standby(Connection):
         now = time.monotonic()
         for word in words:
             if isinstance(word, LeaseQuestion) and word.run == self._run:
-                self._settled, self._asked = now, 0
+                self._settled = now
             elif isinstance(word, Lease):
                 last, self._last = self._last, word
                 self._renewed = last is not None and last.run == word.run and last.count < word.count
@@ -179,8 +175,6 @@ class Standby(Connection):
 
     def _decide(self, now: float) -> bool:
         """Whether this centre is to lead from now on."""
-        if self._absent:
-            return True
         if not self._settled:
             return False
         lease = self._seen

@@ -51,7 +51,7 @@ class Status:
 
     plans:     ids of the plans taken up, the newest last.
     newest:    the newest epoch that any agent reported, unless it is far ahead of most.
-    epochs:    how many were estimated; ``estimates`` with revisions. Both count what was put away.
+    epochs:    how many were estimated; ``estimates`` with revisions. Both count what was forgotten.
     counts:    (agent, reason) -> how many; the agent is empty for strangers.
     made:      when the newest epoch was estimated last, in seconds since 1970; 0 for never.
     drifted:   agents whose symbols have another law than the newest plan's: what it promises is void.

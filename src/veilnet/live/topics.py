@@ -65,6 +65,16 @@ def reader_identity(name: str) -> str:
     return f"@{name}"
 
 
+class _Below:
+    """A topic below the root."""
+
+    def __init__(self, level: str) -> None:
+        self._level = level
+
+    def __get__(self, topics: Topics, _owner: type) -> str:
+        return f"{topics.root}/{self._level}"
+
+
 @dataclass(frozen=True)
 class Topics:
     """The topics below a root, so that several networks can share a broker."""
@@ -82,11 +92,6 @@ class Topics:
         """Where an agent sends its messages."""
         return f"{self.root}/messages/{identity(agent)}"
 
-    @property
-    def all_messages(self) -> str:
-        """What the centre subscribes to: the messages of every agent."""
-        return f"{self.root}/messages/+"
-
     def acks(self, agent: str) -> str:
         """Where the centre tells an agent what it has committed."""
         return f"{self.root}/acks/{identity(agent)}"
@@ -95,49 +100,17 @@ class Topics:
         """Where an agent takes part in the rounds of a sum."""
         return f"{self.root}/sums/{identity(agent)}"
 
-    @property
-    def all_sums(self) -> str:
-        """What the centre subscribes to beside messages."""
-        return f"{self.root}/sums/+"
-
     def rounds(self, agent: str) -> str:
         """Where the centre tells an agent its part in the rounds of a sum."""
         return f"{self.root}/rounds/{identity(agent)}"
 
-    @property
-    def estimates(self) -> str:
-        """Where the centre publishes the newest estimate."""
-        return f"{self.root}/estimates"
-
-    @property
-    def history(self) -> str:
-        """Where the centre publishes estimates that are not the newest."""
-        return f"{self.root}/history"
-
-    @property
-    def influx(self) -> str:
-        """Where the centre publishes estimates as lines for InfluxDB (:mod:`veilnet.live.telegraf`)."""
-        return f"{self.root}/influx"
-
-    @property
-    def status(self) -> str:
-        """Where the centre says, retained, whether it is there: :data:`ONLINE` or :data:`OFFLINE`."""
-        return f"{self.root}/status"
-
-    @property
-    def lease(self) -> str:
-        """Where centres agree which of them is the one (:mod:`veilnet.live.lease`)."""
-        return f"{self.root}/lease"
-
-    @property
-    def copies(self) -> str:
-        """Where the centre sends its standby what it commits."""
-        return f"{self.root}/copies"
-
-    @property
-    def heard(self) -> str:
-        """Where the centre says, retained, whether any agent was heard lately, in the same words."""
-        return f"{self.root}/heard"
+    # of all agents, which the centre subscribes to
+    all_messages, all_sums = _Below("messages/+"), _Below("sums/+")
+    # what the centre says; ``status`` and ``heard`` in the words ONLINE and OFFLINE
+    estimates, history, influx = _Below("estimates"), _Below("history"), _Below("influx")
+    status, heard = _Below("status"), _Below("heard")
+    # between centres (:mod:`veilnet.live.lease`)
+    lease, copies = _Below("lease"), _Below("copies")
 
 
 ONLINE, OFFLINE = "online", "offline"
