@@ -102,7 +102,9 @@ def without_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("veilnet.live.sum_rounds")  # its class is one of the real Sender's
     monkeypatch.setattr("veilnet.live.sending.Sender", lambda *_: offline)
     monkeypatch.setattr("veilnet.live.receiving.Receiver", lambda *_, **__: offline)
-    alone = SimpleNamespace(run=lambda _: (True, None), followed=False, unsaid=[])  # nobody else leads
+    alone = SimpleNamespace(  # nobody else leads
+        run=lambda _: (True, None), followed=False, unsaid=[], published=None
+    )
     monkeypatch.setattr("veilnet.live.standby.Standby", lambda *_, **__: alone)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 

@@ -14,21 +14,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SourcedPromise:
-    """The promise of a plan, a line for each parameter, and whose word it is."""
-
-    lines: tuple[str, ...]
-    source: str
-    seen: str = "all messages"
-
-    def __str__(self) -> str:
-        if not self.lines:
-            return f"The promise is not stated: {self.source}"
-        head = f"What the plan promises, against anybody who knows it and sees {self.seen} ({self.source}):"
-        return "\n".join([head, *(f"  {line}" for line in self.lines)])
-
-
-@dataclass(frozen=True)
 class Agreement:
     """Whether a signed file may follow what ran before: why not, what it tells more, and what was done about it."""
 
@@ -43,28 +28,28 @@ class Agreement:
         return bool(self.refused or (self.more and not self.confirmed))
 
 
-def promise_of(path: Path, plan: str | None, signed: Statement | None, *, summed: bool) -> SourcedPromise:
-    """The promise that was signed, or that plan.json beside the file states, in words.
+def promise_of(
+    path: Path, plan: str | None, signed: Statement | None, *, summed: bool
+) -> tuple[list[str], str]:
+    """(a line for each parameter, the whole in words) of the promise signed, or stated by plan.json beside the file.
 
     summed: whether it is of sums, whatever is stated of agents that help the centre.
     """
-    if signed is not None and signed.promise is not None:
-        return _in_words(signed.promise, "verified by its signer", summed)
-    found = _beside(path, plan)
-    if found is not None:
-        return _in_words(found, "from plan.json, which 'veilnet verify' recomputes", summed)
-    return SourcedPromise((), "ask the designer for a signed file, or for the whole plan")
-
-
-def _in_words(promise: StatedPromise, source: str, summed: bool) -> SourcedPromise:
     from veilnet.plans.in_words import promise_in_words
 
+    promise, source = None if signed is None else signed.promise, "verified by its signer"
+    if promise is None:
+        promise, source = _beside(path, plan), "from plan.json, which 'veilnet verify' recomputes"
+    if promise is None:
+        return [], "The promise is not stated: ask the designer for a signed file, or for the whole plan"
     utility, privacy, with_gaps, helped = promise.numbers()
     left = (helped or {}) if summed else None
     lines = promise_in_words(
         promise.public, utility, privacy, promise.constant, with_gaps, promise.changes, left
     )
-    return SourcedPromise(tuple(lines), source, "sums alone" if summed else "all messages")
+    seen = "sums alone" if summed else "all messages"
+    head = f"What the plan promises, against anybody who knows it and sees {seen} ({source}):"
+    return lines, "\n".join([head, *(f"  {line}" for line in lines)])
 
 
 def _beside(path: Path, plan: str | None) -> StatedPromise | None:

@@ -55,15 +55,9 @@ class Option:
     short: str | None = None
 
 
-def argument(help: str, default: Any = inspect.Parameter.empty) -> Any:
-    """An :class:`Argument`, where the parameter's own type is expected."""
-    return Argument(help, default)
-
-
-def option(name: str, help: str, **settings: Any) -> Any:
-    """An :class:`Option`, where the parameter's own type is expected."""
-    return Option(name, help, **settings)
-
+# Where the parameter's own type is expected.
+argument: Callable[..., Any] = Argument
+option: Callable[..., Any] = Option
 
 # What several verbs ask for.
 PRIVATE_ERROR = option(
@@ -185,8 +179,7 @@ def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: A
     if isinstance(default, str | int | float | Path) and not isinstance(default, bool):
         settings["help"] += _literal(f" (default: {default})")
     if isinstance(declared, Argument):
-        least = "+" if is_list else None
-        nargs = least if is_required else "*" if is_list else "?"
+        nargs = ("+" if is_list else None) if is_required else ("*" if is_list else "?")
         parser.add_argument(parameter, **settings, **_read_as(value), nargs=nargs)
         return
     if declared.yes_or_no:
@@ -202,11 +195,9 @@ def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: A
             settings["action"] = "append"
     name, _, opposite = declared.name.partition("/")
     if opposite:
-        parser.add_argument(
-            opposite, dest=parameter, action="store_false", default=default, help=f"Not {name}."
-        )
-    names = [declared.short, name] if declared.short else [name]
-    parser.add_argument(*names, dest=parameter, **settings)
+        no = f"Not {name}."
+        parser.add_argument(opposite, dest=parameter, action="store_false", default=default, help=no)
+    parser.add_argument(*filter(None, (declared.short, name)), dest=parameter, **settings)
 
 
 def _literal(text: str) -> str:

@@ -49,14 +49,14 @@ class Symptom:
 def findings() -> Iterator[Symptom]:
     """Everything that is looked at, one after another."""
     yield _python()
-    yield from _packages()
+    yield from map(_package, _NEEDED)
     yield _at_work()
     yield _algebra()
     yield _entropy()
     yield _clock()
-    yield from _disks()
-    for extra in EXTRAS:
-        yield _extra(extra)
+    yield _disk("this folder", Path.cwd)
+    yield _disk("temporary files", lambda: Path(tempfile.gettempdir()))
+    yield from map(_extra, EXTRAS)
     yield _program(
         "browser", _BROWSERS, "the studio and reports open in any browser; the tests of pages need chromium"
     )
@@ -69,24 +69,18 @@ def _python() -> Symptom:
     return Symptom("veilnet", "ok", found)
 
 
-def _packages() -> Iterator[Symptom]:
-    for name in _NEEDED:
-        fault = _fault(name)
-        if fault:
-            yield Symptom(
-                name, "problem", fault, f"pip install --force-reinstall {name}, or pip install veilnet anew"
-            )
-        else:
-            yield Symptom(name, "ok", _version(name))
+def _package(name: str) -> Symptom:
+    advice = f"pip install --force-reinstall {name}, or pip install veilnet anew"
+    fault = _fault(name)
+    return Symptom(name, "problem", fault, advice) if fault else Symptom(name, "ok", _version(name))
 
 
 def _extra(extra: str) -> Symptom:
-    wanted = EXTRAS[extra]
-    faults = [fault for fault in map(_fault, wanted.modules) if fault]
-    if faults:
-        return Symptom(f"extra {extra}", "note", f"for {wanted.purpose}: {faults[0]}", install_line(extra))
-    versions = ", ".join(_version(name) for name in wanted.modules)
-    return Symptom(f"extra {extra}", "ok", f"for {wanted.purpose}: {versions}")
+    what, wanted = f"extra {extra}", EXTRAS[extra]
+    fault = next(filter(None, map(_fault, wanted.modules)), "")
+    if fault:
+        return Symptom(what, "note", f"for {wanted.purpose}: {fault}", install_line(extra))
+    return Symptom(what, "ok", f"for {wanted.purpose}: {', '.join(map(_version, wanted.modules))}")
 
 
 def _fault(module: str) -> str:
@@ -121,18 +115,12 @@ def _at_work() -> Symptom:
     try:
         import veilnet as vn
 
-        network = vn.Network(
-            {"a": [[1.0, 0.5]], "b": [[0.5, 1.0]]},
-            1.0,
-            {"u": [1, 0]},
-            {"g": [0, 1]},
-            vn.Prior([[1, 0], [0, 1]]),
-        )
+        observe = {"a": [[1.0, 0.5]], "b": [[0.5, 1.0]]}
+        network = vn.Network(observe, 1.0, {"u": [1, 0]}, {"g": [0, 1]}, vn.Prior([[1, 0], [0, 1]]))
         confirmed = vn.design(network).certificate.ok
     except Exception as error:  # whatever goes wrong is the finding
-        return Symptom(
-            "a plan", "problem", f"could not be designed ({type(error).__name__})", "install veilnet anew"
-        )
+        found = f"could not be designed ({type(error).__name__})"
+        return Symptom("a plan", "problem", found, "install veilnet anew")
     if not confirmed:
         return Symptom("a plan", "problem", "was designed and not confirmed", "NumPy's BLAS computes wrongly")
     return Symptom("a plan", "ok", "designed, and every promise confirmed")
@@ -147,9 +135,8 @@ def _algebra() -> Symptom:
         pools = import_module("threadpoolctl").threadpool_info()
     except ImportError:
         pools = []
-    blas = [
-        pool for pool in pools if pool.get("user_api") == "blas"
-    ]  # an old threadpoolctl knows none of them
+    # an old threadpoolctl knows none of them
+    blas = [pool for pool in pools if pool.get("user_api") == "blas"]
     built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     found = ", ".join(sorted({f"{each['internal_api']} {each.get('version')}" for each in blas})) or (
         f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
@@ -157,38 +144,22 @@ def _algebra() -> Symptom:
     threads = max((int(each["num_threads"]) for each in blas), default=0)
     counted = f"{threads} threads" if threads else "threads not counted (a newer threadpoolctl would)"
     words = f"{found}, {counted} on {cores} cores{f' ({set_})' if set_ else ''}"
-    if threads > 1 and not set_:
-        return Symptom(
-            "BLAS",
-            "ok",
-            words,
-            "where several processes run at once, OMP_NUM_THREADS=1 keeps them out of each other's way",
-        )
-    return Symptom("BLAS", "ok", words)
+    advice = "where several processes run at once, OMP_NUM_THREADS=1 keeps them out of each other's way"
+    return Symptom("BLAS", "ok", words, advice if threads > 1 and not set_ else "")
 
 
 def _entropy() -> Symptom:
     """The agents' noise is only as good as this."""
+    advice = "no agent may send from this machine"
     try:
-        if hasattr(os, "getrandom"):
-            os.getrandom(32, os.GRND_NONBLOCK)
-        first, second = os.urandom(32), os.urandom(32)
+        os.getrandom(32, os.GRND_NONBLOCK)
+        fault = "" if os.urandom(32) != os.urandom(32) else "the operating system repeats itself"
     except BlockingIOError:
-        return Symptom(
-            "entropy",
-            "problem",
-            "the operating system has not gathered enough yet",
-            "wait, or install haveged",
-        )
+        fault, advice = "the operating system has not gathered enough yet", "wait, or install haveged"
     except (OSError, NotImplementedError) as error:
-        return Symptom(
-            "entropy", "problem", f"the operating system gives none ({type(error).__name__})",
-            "no agent may send from this machine",
-        )  # fmt: skip
-    if first == second:
-        return Symptom(
-            "entropy", "problem", "the operating system repeats itself", "no agent may send from here"
-        )
+        fault = f"the operating system gives none ({type(error).__name__})"
+    if fault:
+        return Symptom("entropy", "problem", fault, advice)
     return Symptom("entropy", "ok", "getrandom of the operating system")
 
 
@@ -215,28 +186,20 @@ def _answer_of(*command: str) -> str:
     return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
-def _disks() -> Iterator[Symptom]:
-    looks: tuple[tuple[str, Callable[[], Path]], ...] = (
-        ("this folder", Path.cwd),
-        ("temporary files", lambda: Path(tempfile.gettempdir())),
-    )
-    for what, place in looks:
-        try:
-            folder = place()
-            free = shutil.disk_usage(folder).free
-        except OSError as error:
-            yield Symptom(what, "problem", error.strerror or "not there", "choose another folder")
-            continue
-        words = f"{folder}, {free / 2**30:.1f} GB free"
-        if not os.access(folder, os.W_OK):
-            yield Symptom(what, "note", f"{words}, may not be written to", "write to another with --out")
-        elif free < _LITTLE:
-            yield Symptom(
-                what, "problem", words, "free some space: plans and ledgers are written whole or not"
-            )
-        else:
-            advice = "ledgers of agents grow with every row" if free < _SOME else ""
-            yield Symptom(what, "note" if free < _SOME else "ok", words, advice)
+def _disk(what: str, place: Callable[[], Path]) -> Symptom:
+    try:
+        folder = place()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Symptom(what, "problem", error.strerror or "not there", "choose another folder")
+    words = f"{folder}, {free / 2**30:.1f} GB free"
+    if not os.access(folder, os.W_OK):
+        return Symptom(what, "note", f"{words}, may not be written to", "write to another with --out")
+    if free < _LITTLE:
+        return Symptom(what, "problem", words, "free some space: plans and ledgers are written whole or not")
+    if free < _SOME:
+        return Symptom(what, "note", words, "ledgers of agents grow with every row")
+    return Symptom(what, "ok", words)
 
 
 def _program(what: str, names: tuple[str, ...], advice: str) -> Symptom:

@@ -8,14 +8,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from veilnet._core.errors import InvalidReading
+
 if TYPE_CHECKING:
     from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.sources import RowSource
     from veilnet.io.streams import Block
+    from veilnet.live.metrics import Families
 
 LINES_AT_ONCE = 2048
+USED_UP = "the budget is used up: nothing more is sent until x changes, from a store of its own"
 
 
 _log = ["plain"]  # how lines of a service are written; one process is one service
@@ -52,6 +58,27 @@ def speaker(verb: str) -> Callable[[str], None]:
         sys.stderr.flush()
 
     return say
+
+
+@contextmanager
+def measured(
+    place: str | None,
+    families: Callable[[], Families],
+    quiet: Callable[[], float | None],
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Answer for metrics and health, where that was asked for."""
+    if place is None:
+        yield
+        return
+    from veilnet.live.metrics import MetricsServer
+
+    server = MetricsServer(place, families, quiet).start()
+    say(f"metrics at {server.address}")
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def stop_signal() -> threading.Event:
@@ -111,6 +138,15 @@ def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block
         if reader.key is not None:
             break
     return chain(first, blocks)
+
+
+def refuse_untold(source: RowSource) -> None:
+    """An error for readings of which nothing tells which they are, where they come by a pipe."""
+    if not source.is_regular:
+        raise InvalidReading(
+            f"{source}: nothing tells which readings these are, so a restart could send some twice; give each its "
+            "number in a column 'row', or its time in one called 'time'"
+        )
 
 
 def say_unused_times(reader: ReadingReader, advice: str) -> None:

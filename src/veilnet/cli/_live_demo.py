@@ -82,8 +82,7 @@ class Show:
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._centre = self._start_centre()
-        self._agents = {agent: self._start_agent(agent, begin=True) for agent in agents}
-        self._last_said: dict[str, int] = dict.fromkeys(agents, 0)
+        self._agents = {agent: self._start_agent(agent, "--begin") for agent in agents}
         self.estimates: dict[int, dict[str, Any]] = {}
 
     def play(self, pace: float, *, kills: bool) -> None:
@@ -94,15 +93,14 @@ class Show:
             if epoch == 1:  # everybody is there
                 self._show_until(1)
             if kills and epoch == max(2, self._epochs // 3):
-                self._kill_an_agent()
+                self._kill_an_agent(epoch)
             if kills and epoch == max(2, 2 * self._epochs // 3):
                 self._say("kill -9 of the broker; it is started again, and has forgotten everything")
                 self._broker.kill()
                 self._broker.start()
             self._show_for(pace)
         for running in self._agents.values():
-            assert running.stdin is not None
-            running.stdin.close()
+            _stdin(running).close()
         self._show_until(self._epochs)
         for running in self._agents.values():
             running.wait(_PATIENCE)
@@ -111,22 +109,16 @@ class Show:
         self._centre.wait(_PATIENCE)
 
     def _feed(self, agent: str, epoch: int) -> None:
-        into = self._agents[agent].stdin
-        assert into is not None
-        if not self._last_said[agent]:
-            into.write(("row," + ",".join(self._plan.network.reading_names[agent]) + "\n").encode())
-        row = self._readings[agent][epoch - 1]
-        into.write((f"{epoch}," + ",".join(map(repr, row.tolist())) + "\n").encode())
+        into, row = _stdin(self._agents[agent]), self._readings[agent][epoch - 1]
+        into.write((",".join([str(epoch), *map(repr, row.tolist())]) + "\n").encode())
         into.flush()
-        self._last_said[agent] = epoch
 
-    def _kill_an_agent(self) -> None:
+    def _kill_an_agent(self, last: int) -> None:
         agent = next(iter(self._agents))
         self._say(f"kill -9 of the agent in the {agent}; it is started again, and goes on where it was")
         self._agents[agent].kill()
         self._agents[agent].wait()
-        self._agents[agent] = self._start_agent(agent, begin=False)
-        last, self._last_said[agent] = self._last_said[agent], 0
+        self._agents[agent] = self._start_agent(agent)
         for epoch in range(1, last + 1):  # a sensor's log, read again from its beginning
             self._feed(agent, epoch)
 
@@ -135,11 +127,8 @@ class Show:
         deadline = time.monotonic() + _PATIENCE
         while len(self.estimates) < epochs:
             self._show_for(0.1)
-            failed = [
-                name
-                for name, process in {"centre": self._centre, **self._agents}.items()
-                if (process.poll() or 0) > 1
-            ]
+            running = {"centre": self._centre, **self._agents}
+            failed = [name for name, process in running.items() if (process.poll() or 0) > 1]
             if failed or time.monotonic() > deadline:
                 words = (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace")
                 raise VeilnetError(
@@ -173,14 +162,9 @@ class Show:
         """What happened, for programs."""
         from veilnet.live.status import read_status
 
-        status = read_status(self._folder / "estimates.sqlite")
-        return {
-            "epochs": self._epochs,
-            "estimated": len(self.estimates),
-            "errors_in_deviations": self._errors(),
-            "raw_readings_on_disk": self._raw_on_disk(),
-            "status": status.as_json(),
-        }
+        counts = {"epochs": self._epochs, "estimated": len(self.estimates)}
+        found = {"errors_in_deviations": self._errors(), "raw_readings_on_disk": self._raw_on_disk()}
+        return counts | found | {"status": read_status(self._folder / "estimates.sqlite").as_json()}
 
     def conclude(self) -> None:
         """What there is to say at the end."""
@@ -216,10 +200,7 @@ class Show:
         files = [path for path in self._folder.rglob("*") if path.is_file() and "plan" not in path.parts]
         content = b"\0".join(path.read_bytes() for path in files)
         values = [value for rows in self._readings.values() for value in rows.reshape(-1).tolist()]
-        return sum(
-            struct.pack("<d", value) in content or f"{value:.12g}"[:12].encode() in content
-            for value in values
-        )
+        return sum(struct.pack("<d", x) in content or f"{x:.12g}"[:12].encode() in content for x in values)
 
     def _start_centre(self) -> subprocess.Popen[bytes]:
         folder = self._folder
@@ -231,27 +212,28 @@ class Show:
         threading.Thread(target=_read, args=(started.stdout, self._lines), daemon=True).start()
         return started
 
-    def _start_agent(self, agent: str, *, begin: bool) -> subprocess.Popen[bytes]:
+    def _start_agent(self, agent: str, *begin: str) -> subprocess.Popen[bytes]:
         from veilnet.io.plan_files import file_names
 
-        folder = self._folder
-        return self._start(
+        folder, keys = self._folder, self._keys.agent(agent).folder
+        started = self._start(
             "agent", folder / "plan" / file_names(self._plan.network.agents)[agent], "--broker",
-            self._broker.address, "--cert", self._keys.agent(agent).folder, "--store",
-            folder / f"{self._keys.agent(agent).folder.name}.sqlite", *(["--begin"] if begin else []),
+            self._broker.address, "--cert", keys, "--store", folder / f"{keys.name}.sqlite", *begin,
         )  # fmt: skip
+        _stdin(started).write((",".join(["row", *self._plan.network.reading_names[agent]]) + "\n").encode())
+        return started
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
-        log = (self._folder / "log.txt").open("ab")
-        started = subprocess.Popen(
-            [sys.executable, "-m", "veilnet", *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-        log.close()
+        command = [sys.executable, "-m", "veilnet", *map(str, arguments)]
+        with (self._folder / "log.txt").open("ab") as log:
+            started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         self._stack.callback(_end, started)
         return started
+
+
+def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None
+    return process.stdin
 
 
 def _read(lines: IO[bytes], into: queue.Queue[str]) -> None:

@@ -89,13 +89,11 @@ class Broker:
             # as root Mosquitto would become another user, who cannot read the keys
             file.write(f"user {getpass.getuser()}\n")
         with self._log.open("ab") as log:
+            # a session of its own: Ctrl-C is for the process that started it, which then stops it
             self._process = subprocess.Popen(
-                [program, "-c", str(written)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the process that started it, which then stops it
-            )
+                [program, "-c", str(written)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
         deadline = time.monotonic() + _PATIENCE
         while self._process.poll() is None and time.monotonic() < deadline:
             if self._answers(port):
@@ -109,11 +107,8 @@ class Broker:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False  # the certificate may be for another machine than the loopback
         context.load_verify_locations(self._credentials.authority)
-        with (
-            suppress(OSError),
-            socket.create_connection((self.host, port), timeout=5.0) as plain,
-            context.wrap_socket(plain),
-        ):
+        with suppress(OSError), socket.create_connection((self.host, port), timeout=5.0) as plain:
+            context.wrap_socket(plain).close()
             return True
         return False
 

@@ -25,45 +25,46 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
+_DOUBLED = "--private-error 2x doubles the standard error"
 _PATIENCE = 1.0  # seconds before a progress bar appears
 
 _Read = TypeVar("_Read")
 
 
-def fraction(text: str, option: str) -> float:
-    """How far a model is off, as a number; it may be written as a percentage."""
+def fraction(text: str | None, option: str) -> Any:
+    """A part of something as a number, which may be written as a percentage; None where none was given."""
+    if text is None:
+        return None
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
 
 
+def growth(text: str, option: str, instead: str = _DOUBLED, same: float = 3) -> float:
+    """How much an error variance grows, as the paper counts it: p, 2 for one that is three times the raw one.
+
+    instead, same: how it may be said in standard errors, for somebody who wrote it so, and the growth that this is.
+    """
+    if text.endswith(("%", "x")):
+        raise InvalidRequest(
+            f"{option}: expected the growth of a variance as a number, found {text!r}; {instead}, which is {option} "
+            f"{same}"
+        )
+    return amount(text, option)
+
+
 def loss_allowed(text: str | None, option: str) -> float | None:
     """A utility loss, the growth of the public error variance: a plain number, which design() reads."""
     if text is None:
         return None
-    if text.endswith(("%", "x")):
-        raise InvalidRequest(
-            f"{option}: expected the growth of a variance as a number, found {text!r}; --public-error 5% lets the "
-            f"standard error grow by 5 %, which is {option} 0.1025"
-        )
-    value = amount(text, option)
+    value = growth(text, option, "--public-error 5% lets the standard error grow by 5 %", 0.1025)
     if value > 1:
         raise InvalidRequest(
             f"{option}: {text} lets the variance grow by {100 * value:g} %; for a standard error {text} % larger "
             f"write --public-error {text}%, for {text} as it is --public-error {(1 + value) ** 0.5:.6g}x"
         )
     return value
-
-
-def growth(text: str, option: str) -> float:
-    """The paper's p, a plain number: how much an error variance grows, 2 for one that is three times the raw one."""
-    if text.endswith(("%", "x")):
-        raise InvalidRequest(
-            f"{option}: expected the growth of a variance as a number, found {text!r}; --private-error 2x doubles "
-            f"the standard error, which is {option} 3"
-        )
-    return amount(text, option)
 
 
 def private_error(text: str, option: str) -> Times | AtLeast:
@@ -108,13 +109,10 @@ def asked_for(
     ):
         if one and other:
             raise InvalidRequest(f"{name}: expected one of them, found both; keep the one that you mean")
+    loss: Any = loss_allowed(utility_loss, "--utility-loss")
     return {
         "privacy": targets(privacy, "--privacy") if privacy else targets(private_errors, "--private-error"),
-        "utility_loss": (
-            public_error(public_errors, "--public-error")
-            if public_errors
-            else loss_allowed(utility_loss, "--utility-loss")
-        ),
+        "utility_loss": public_error(public_errors, "--public-error") if public_errors else loss,
     }
 
 
@@ -185,13 +183,14 @@ def check_file(path: Path | None) -> None:
     """An error for a file that could not be written, before anything is computed for it."""
     if path is None:
         return
+    folder = path.absolute().parent
     if path.is_dir():
         raise InvalidRequest(f"{path}: expected a file, found a folder; choose another name")
-    if not path.absolute().parent.is_dir():
+    if not folder.is_dir():
         raise InvalidRequest(
             f"{path}: there is no folder {path.parent}; make it first, or choose another name"
         )
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+    if not os.access(path if path.exists() else folder, os.W_OK):
         raise InvalidRequest(f"{path}: may not be written to; choose another name")
 
 
@@ -277,17 +276,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     from rich.table import Table
     from rich.text import Text
 
-    kept = [list(row) for row in rows]
-    result = Table(
-        title=None if title is None else Text(title),
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
-    for position, heading in enumerate(columns):
+    kept, heading = [list(row) for row in rows], None if title is None else Text(title)
+    result = Table(title=heading, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for position, name in enumerate(columns):
         numeric = bool(kept) and all(_is_number(row[position]) for row in kept)
-        result.add_column(Text(heading), justify="right" if numeric else "left")
+        result.add_column(Text(name), justify="right" if numeric else "left")
     for row in kept:
         result.add_row(*(Text(_shown(cell)) for cell in row))
     return result
@@ -298,13 +291,9 @@ def _is_number(cell: object) -> bool:
 
 
 def _shown(cell: Any) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return str(cell)
-    return f"{float(cell):.4g}" if _is_number(cell) else str(cell)
+    if cell is None or isinstance(cell, bool):
+        return {None: "", True: "yes", False: "no"}[cell]
+    return f"{float(cell):.4g}" if _is_number(cell) and not isinstance(cell, int) else str(cell)
 
 
 class Steps:
@@ -319,28 +308,19 @@ class Steps:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=completed, total=total, description=what)
 
-    def advance(self, step: float = 1.0) -> None:
-        """So much more is done."""
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, step)
+    def reached(self, _what: str, part: float) -> None:
+        """So great a part is done, as computations report it (:data:`veilnet._core.progress.Progress`)."""
+        self.update(part)
 
 
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Steps]:
     """A progress bar on standard error: only on a terminal, and only if the work takes over a second."""
-    if not _may_draw():
-        yield Steps(None, description, total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    screen = Console(stderr=True)
-    if not screen.is_terminal:
-        yield Steps(None, description, total)
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=screen, transient=True)
+    bar = _bar()
     steps = Steps(bar, description, total)
+    if bar is None:
+        yield steps
+        return
     ended = threading.Event()
 
     def show_if_slow() -> None:
@@ -357,9 +337,17 @@ def progress(description: str, total: float | None = None) -> Iterator[Steps]:
         bar.stop()
 
 
-def _may_draw() -> bool:
-    """Whether standard error can be a terminal for rich, found without loading it."""
-    return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+def _bar() -> Progress | None:
+    """A bar on standard error; None where that is no terminal, which is seen without loading rich."""
+    if not sys.stderr.isatty() and not any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE")):
+        return None
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    screen = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=screen, transient=True)
+    return bar if screen.is_terminal else None
 
 
 def groups(summed: list[str] | None) -> bool | list[list[str]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from json import dumps, loads
@@ -67,15 +67,13 @@ def fit_symbols(
     hidden = [column for columns in private.values() for column in columns]
     with progress("learning symbols", 1.0) as steps:
         known = next(iter(public.values()))[0]
-        plan = learn_symbols(
-            data, agents, known, hidden, progress=lambda _, part: steps.update(part), **asked
-        )
+        plan = learn_symbols(data, agents, known, hidden, progress=steps.reached, **asked)
     if out is not None:
         plan.save(out)
     if json:
         figures = {name: getattr(plan, name) for name in ("score", "raw_score", "calibration", "window")}
-        figures["symbols"] = {name: agent.symbols for name, agent in plan.agents.items()}
-        figures["epsilon"] = {name: agent.epsilon for name, agent in plan.agents.items()}
+        for what in ("symbols", "epsilon"):
+            figures[what] = {name: getattr(agent, what) for name, agent in plan.agents.items()}
         figures["curve"] = [
             {"score": score, "promised": dict(zip(plan.certificate, promised, strict=True))}
             for score, *promised in plan.curve.tolist()
@@ -122,9 +120,9 @@ def verify_symbols(folder: Path, *, json: bool) -> int:
         promised = {name: _figures(each) for name, each in plan.certificate.items()} if plan else None
         print_json({"ok": not reasons, "reasons": reasons, "certificate": promised})
     else:
-        for line in filter(None, (plan, *(f"- {reason}" for reason in reasons))):
+        last = "NOT confirmed: do not use this plan." if reasons else "Every promise follows from the counts."
+        for line in filter(None, (plan, *(f"- {reason}" for reason in reasons), last)):
             tell(line)
-        tell("NOT confirmed: do not use this plan." if reasons else "Every promise follows from the counts.")
     return 1 if reasons else 0
 
 
@@ -138,10 +136,9 @@ def inspect_symbols(
         said = {name: getattr(agent, name) for name in names} | {"readings": agent.names}
         print_json({"plan": plan} | dict(known) | said)
         return
-    tell(agent.describe())
-    tell(f"Plan {plan}; fingerprint of this file {known['fingerprint']}")
-    if distrust:
-        tell(distrust)
+    which = f"Plan {plan}; fingerprint of this file {known['fingerprint']}"
+    for line in filter(None, (agent.describe(), which, distrust)):
+        tell(line)
 
 
 def runnable(file: PlanFile, content: bytes) -> tuple[Sanitizer | SymbolAgent, str, Statement | None]:
@@ -174,7 +171,7 @@ def fuse_symbols(
 
     merged: opens the messages of (agent -> how many numbers it sends, the plan's id, who is called for bad lines).
     """
-    from veilnet.io.estimate_files import csv_lines
+    from veilnet.io.estimate_files import column_of, csv_lines
     from veilnet.symbols.drift import symbol_drift
     from veilnet.symbols.files import read_centre
 
@@ -191,16 +188,15 @@ def fuse_symbols(
         _, key, aligned = stack.enter_context(merged(dict.fromkeys(centre.agents, 1), plan, leave_out))
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         if kind == "csv":
-            target.write(csv_lines([["time" if key.is_time else "row", centre.public, "chance", "missing"]]))
+            target.write(csv_lines([[column_of(key), centre.public, "chance", "missing"]]))
         for rows, arrived in aligned:
             sent.append(_symbols_of(arrived, centre))
             target.write(_lines(kind, centre.public, rows, centre.estimate(sent[-1]), key))
         target.flush()
     joined = {agent: np.concatenate([each[agent] for each in sent]) for agent in (sent[0] if sent else ())}
     drift = symbol_drift(centre, joined) if joined else None
-    changed = drift is not None and drift.changed
-    if changed:
-        say(str(drift))
+    changed = drift is not None and bool(drift.changed)
+    say(str(drift) if changed else "")
     if out is not None:
         sys.stdout.write(f"Wrote {out}: {sum(len(each) for each in joined.values())} messages\n")
     return 1 if bad or changed else 0
@@ -208,20 +204,23 @@ def fuse_symbols(
 
 def _lines(kind: str, public: str, rows: Rows, fused: SymbolEstimate, key: RowKey) -> bytes:
     """A line for each row: the public value, how sure, and who is missing."""
-    from veilnet.io.estimate_files import csv_lines
+    from veilnet.io.estimate_files import column_of, csv_lines
 
-    chances = [None] * len(rows)
-    if fused.probabilities is not None:
-        chances = fused.probabilities.max(axis=1).round(4).tolist()
-    found = list(zip(rows.tolist(), fused.public.tolist(), chances, fused.missing, strict=True))
+    likely = fused.probabilities
+    chances = [None] * len(rows) if likely is None else likely.max(axis=1).round(4).tolist()
+    found = zip(rows.tolist(), fused.public.tolist(), chances, fused.missing, strict=True)
     if kind == "csv":
         return csv_lines(
             [key.text(row), str(value), "" if chance is None else str(chance), ";".join(gone)]
             for row, value, chance, gone in found
         )
-    place = "time" if key.is_time else "row"
     said = (
-        {place: loads(key.json(row)), "public": {public: value}, "chance": chance, "missing": list(gone)}
+        {
+            column_of(key): loads(key.json(row)),
+            "public": {public: value},
+            "chance": chance,
+            "missing": list(gone),
+        }
         for row, value, chance, gone in found
     )
     return "".join(f"{dumps(each, ensure_ascii=False)}\n" for each in said).encode()
@@ -252,7 +251,7 @@ def audit_symbols(
             "--data: attackers on symbols learn from a table; give one the plan did not learn from"
         )
     plan = SymbolPlan.load(folder)
-    programs = _programs(plan, commands, seed)
+    programs = list(_programs(plan, commands, seed))
     ok = all(row.verdict != "fail" for _, row in programs)
     shown: dict[str, Any] = {"programs": [{"agent": agent, **asdict(row)} for agent, row in programs]}
     if not json:
@@ -271,17 +270,15 @@ def audit_symbols(
     return 0 if ok else 1
 
 
-def _programs(plan: SymbolPlan, commands: Mapping[str, str], seed: int) -> list[tuple[str, Row]]:
+def _programs(plan: SymbolPlan, commands: Mapping[str, str], seed: int) -> Iterator[tuple[str, Row]]:
     """What programs of agents do, beside the plan."""
     from veilnet.auditing.deployed.commands import CommandMechanism
     from veilnet.auditing.deployed.symbols import program_rows
 
     refuse_unknown(commands, plan.agents, "--run", error=InvalidRequest)
-    return [
-        (agent, row)
-        for agent, command in commands.items()
-        for row in program_rows(plan.agents[agent], CommandMechanism(command, plan.agents[agent].names), seed)
-    ]
+    for name, command in commands.items():
+        agent = plan.agents[name]
+        yield from ((name, row) for row in program_rows(agent, CommandMechanism(command, agent.names), seed))
 
 
 def _tell_programs(programs: Sequence[tuple[str, Row]]) -> None:
@@ -296,17 +293,12 @@ def _tell_programs(programs: Sequence[tuple[str, Row]]) -> None:
 
 
 def _tell_attacks(found: Sequence[Any], drift: Any, holds: bool) -> None:
-    shown = [
-        [
-            each.private,
-            each.rows,
-            each.attacker,
-            f"±{three_digits(each.error)}" if each.error is not None else f"{each.right:.3f} right",
-            "-" if each.promised is None else three_digits(each.promised),
-            {True: "yes", False: "NO", None: "-"}[each.ok],
-        ]
-        for each in found
-    ]
+    shown = []
+    for each in found:
+        reached = f"{each.right:.3f} right" if each.error is None else f"±{three_digits(each.error)}"
+        promised = "-" if each.promised is None else three_digits(each.promised)
+        ok = {True: "yes", False: "NO", None: "-"}[each.ok]
+        shown.append([each.private, each.rows, each.attacker, reached, promised, ok])
     show(table(["private", "rows", "attacker", "reaches", "promised", "holds"], shown))
     tell("Of several rows of one value nothing is promised: the lines show how evidence adds up.")
     tell(drift)

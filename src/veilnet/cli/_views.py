@@ -45,16 +45,18 @@ def how_found(plan: Plan) -> str:
 
 def check_rows(checks: Sequence[Check], public: str) -> list[list[object]]:
     """What was verified, in words: what, promised, found, and whether it is confirmed."""
+
+    def grown(what: str, value: float | None) -> str | None:
+        return None if value is None else growth_in_words(what, value)
+
     return [
         [
-            finding_in_words(check.what, public),
-            *(
-                None if value is None else growth_in_words(check.what, value)
-                for value in (check.promised, check.found)
-            ),
-            check.ok,
+            finding_in_words(each.what, public),
+            grown(each.what, each.promised),
+            grown(each.what, each.found),
+            each.ok,
         ]
-        for check in checks
+        for each in checks
     ]
 
 
@@ -69,20 +71,13 @@ def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
     rows: list[list[object]] = []
     for agent, sanitizer in islice(plan.sanitizers.items(), agents_shown):
         kept, noisy = sanitizer.normal
-        rows.append(
-            [
-                agent,
-                sanitizer.readings,
-                int(np.sum(~noisy)),
-                int(np.sum(noisy)),
-                sanitizer.order if plan.network.is_stream else sanitizer.readings - kept.shape[0],
-            ]
-        )
+        last = sanitizer.order if plan.network.is_stream else sanitizer.readings - kept.shape[0]
+        rows.append([agent, sanitizer.readings, int(np.sum(~noisy)), int(np.sum(noisy)), last])
     if len(plan.sanitizers) > agents_shown:
         rows.append([f"... {len(plan.sanitizers) - agents_shown} more", "", "", "", ""])
-    last = "numbers kept from row to row" if plan.network.is_stream else "withheld"
+    rest = "numbers kept from row to row" if plan.network.is_stream else "withheld"
     return table(
-        ["agent", "readings", "combinations sent exactly", "sent with noise", last],
+        ["agent", "readings", "combinations sent exactly", "sent with noise", rest],
         rows,
         title="How many combinations (weighted sums) of its readings each agent sends",
     )

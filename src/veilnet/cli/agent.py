@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, LOG, METRICS, ROOT, TRUST, argument, option
-from veilnet.cli._lines import Ending, log_as, speaker, with_first
+from veilnet.cli._lines import USED_UP, Ending, log_as, measured, refuse_untold, speaker, with_first
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from veilnet.live.connecting import Address
     from veilnet.live.keys import Credentials
     from veilnet.live.messages import Seal
+    from veilnet.live.metrics import Families
     from veilnet.live.sending import Sender
     from veilnet.live.sum_rounds import SumRounds
     from veilnet.live.topics import Topics
@@ -44,19 +44,14 @@ _JOIN = option(
     "--join", "With --source: the last value of an epoch, or the mean of its values.", default="last"
 )
 _STALE = option("--stale", "With --source: how old a value may be, such as 30min; an epoch if left out.")
-_SOURCE_PASSWORD = option(
+_PASSWORD = option(
     "--source-password", "With --source mqtt://user@broker/...: the file that has the password."
 )
-
-
 _CERT = option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.", required=True)
 _STORE = option("--store", "Sequence numbers, outbox, memory; beside the agent's file if left out.")
-_READINGS_IN = option("--in", "Readings: a file or a named pipe; standard input if left out.")
 _FOLLOW = option("--follow", "With --in: wait for more where it ends, also in a file that replaces it.")
 _STEP = option("--step", "How long an epoch is, such as 15min, where the plan does not say so.")
-_REPAIR_CLOCK = option(
-    "--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends."
-)
+_REPAIR = option("--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends.")
 _BUDGET = option("--budget", "With --begin: most releases ever ('veilnet live budget').", at_least=1)
 _WAIT = option(
     "--wait", "Of a sum: seconds that the centre may take for one epoch.", at_least=0, default=30.0
@@ -70,15 +65,17 @@ def command(
     cert: Path = _CERT,
     store: Path | None = _STORE,
     begin: bool = option("--begin", "The very first start: begin the store."),
-    readings_in: Path | None = _READINGS_IN,
+    readings_in: Path | None = option(
+        "--in", "Readings: a file or a named pipe; standard input if left out."
+    ),
     follow: bool = _FOLLOW,
     sources: list[str] | None = _SOURCES,
     join: Literal["last", "mean"] = _JOIN,
     stale: str | None = _STALE,
-    source_password: Path | None = _SOURCE_PASSWORD,
+    source_password: Path | None = _PASSWORD,
     time: str | None = option("--time", "The column of times, if it is not called time."),
     step: str | None = _STEP,
-    repair_clock: bool = _REPAIR_CLOCK,
+    repair_clock: bool = _REPAIR,
     confirm: bool = option("--confirm", "With --repair-clock: give up what it says without asking."),
     budget: int | None = _BUDGET,
     format: str | None = option("--format", "csv or jsonl; default: by the file name."),
@@ -113,6 +110,7 @@ def command(
     from veilnet.live.agent import LiveAgent, check_runnable
     from veilnet.live.connecting import read_address
     from veilnet.live.keys import Credentials
+    from veilnet.live.metrics import of_agent, of_service
     from veilnet.live.seals import agent_seal
     from veilnet.live.topics import Topics
 
@@ -147,8 +145,13 @@ def command(
         for epoch in agent.recover():
             _say(f"epoch {epoch}: a run was ended while it was sanitized; it is reported as missed")
         sender.start()
+
+        def families() -> Families:
+            common = of_service(where, sender.is_connected, credentials.expires(), plans.until(), kept.clock)
+            return [*common, *of_agent(kept.ledger())]
+
         try:
-            with (ending := Ending()), _measured(metrics, plans, sender, where, kept, credentials):
+            with (ending := Ending()), measured(metrics, families, lambda: plans.longest_silence, _say):
                 is_complete = _feed(readings, plans, agent, sender, ending)
         finally:
             if ending.asked:
@@ -218,32 +221,6 @@ def _link(
     return link, link.rounds
 
 
-@contextmanager
-def _measured(
-    place: str | None, plans: _Plans, sender: Sender, where: Path, store: AgentStore, credentials: Credentials
-) -> Iterator[None]:
-    """Answer for metrics and health, where that was asked for."""
-    from veilnet.live.metrics import Families, MetricsServer, of_agent, of_service
-
-    def families() -> Families:
-        common = of_service(where, sender.is_connected, credentials.expires(), plans.until(), store.clock)
-        return [*common, *of_agent(store.ledger())]
-
-    def quiet() -> float | None:
-        step = plans.epochs.step
-        return None if step is None else 3.0 * step
-
-    if place is None:
-        yield
-        return
-    server = MetricsServer(place, families, quiet).start()
-    _say(f"metrics at {server.address}")
-    try:
-        yield
-    finally:
-        server.stop()
-
-
 def _conclude(ledger: Ledger, where: Path | None) -> None:
     """The last words; where: the store that has messages which were not acknowledged."""
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
@@ -304,6 +281,11 @@ class _Plans:
         self.epochs.goes_on_as(counted, self.agent.store.epochs)
         self.agent.take_up(new, plan)
         self.epochs, self._statement = counted, statement
+
+    @property
+    def longest_silence(self) -> float | None:
+        """Seconds without a release after which something is wrong; None where nobody knows the pace."""
+        return None if self.epochs.step is None else 3.0 * self.epochs.step
 
     def until(self) -> datetime | None:
         """Until when the plan may be run; None where it is not signed."""
@@ -367,11 +349,8 @@ class _Readings:
         from veilnet.io.row_keys import COUNTED
 
         self.plans.epochs.check(self.key)
-        if self.key == COUNTED and not self.source.is_regular:
-            raise InvalidRequest(
-                f"{self.source}: nothing tells which readings these are, so a restart could send some twice; "
-                "give each its number in a column 'row', or its time in one called 'time' (and --step)"
-            )
+        if self.key == COUNTED:
+            refuse_untold(self.source)
 
 
 def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, ending: Ending) -> bool:
@@ -397,7 +376,7 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, 
             sender.wake()
     except Exhausted:
         missed += 1
-        _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+        _say(USED_UP)
     except _Silenced:
         _say("the new version of the plan lets this agent send nothing, so it ends")
     if agent.sent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,7 @@ def command(
             trials=vn.Trials(seed=seed, quick=quick, time=time),
             ledger=None if ledger is None else vn.LedgerCheck(ledger, head, released),
             only=only or None,
-            progress=lambda _what, part: steps.update(part),
+            progress=steps.reached,
         )
     write_plot(plot, "audit", report.rows)
     return tell_report(replace(report, doubts=doubts), out, whole=verbose or bool(only), json=json)
@@ -140,22 +141,14 @@ def tell_report(report: AuditReport, out: Path | None, *, whole: bool, json: boo
             show(_counts(report))
         odd = (*report.failed, *report.unclear)
         for section, headings, cells in shown_tables(report.rows if whole else odd):
-            if section and not whole:
+            if section:
                 show(section, style="bold")
-            elif section:
-                show(section, style="bold")
-                for sentence in introduction(section):
+                for sentence in introduction(section) if whole else ():
                     tell(sentence)
             show(table(headings, cells))
-        for remark in report.remarks():
-            tell(remark)
-        for note in doubt_notes(report.doubts):
-            tell(note)
-        tell(report.assurance())
-        for sentence in [report.conclusion()] if whole else report.still_open():
+        ends = [report.conclusion()] if whole else [*report.still_open(), "-v shows every row."]
+        for sentence in (*report.remarks(), *doubt_notes(report.doubts), report.assurance(), *ends):
             tell(sentence)
-        if not whole:
-            tell("-v shows every row.")
     return 0 if report.ok else 1
 
 
@@ -213,12 +206,9 @@ def _deployed(plan: Plan, folder: Path) -> dict[str, Any]:
         try:
             found[agent] = Sanitizer.load(path)
         except VeilnetError as error:
-            found[agent] = _unreadable(error)
+            found[agent] = partial(_refuse, error)
     return found
 
 
-def _unreadable(error: Exception) -> Any:
-    def refuse(_readings: Any) -> Any:
-        raise error
-
-    return refuse
+def _refuse(error: Exception, _readings: Any) -> Any:
+    raise error

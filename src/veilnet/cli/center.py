@@ -6,8 +6,8 @@ import json as json_module
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from veilnet.cli._command_line import (
     argument,
     option,
 )
-from veilnet.cli._lines import log_as, speaker, stop_signal
+from veilnet.cli._lines import log_as, measured, speaker, stop_signal
 from veilnet.cli._shared import microseconds
 
 if TYPE_CHECKING:
@@ -126,9 +126,8 @@ def command(
     }  # fmt: skip
     show = "" if quiet else "json" if json else "lines"
     with CentreStore(out) as store:
-        service = _Service(file, store, topics, options, credentials, neighbours, show)
+        service = _Service(file, store, topics, options, credentials, neighbours, show, keep_days)
         service.take_up(content, signed)
-        service.keep_days = keep_days
         return service.serve(address, backfill, metrics, take_over=take_over)
 
 
@@ -160,6 +159,7 @@ class _Service:
         credentials: Credentials,
         neighbours: Neighbours,
         show: str,
+        keep_days: int | None,
     ) -> None:
         from veilnet.live.plan_watch import PlanWatch
 
@@ -169,7 +169,7 @@ class _Service:
         self._begin()
         self._watch = PlanWatch(file, self._roll_over, _say)
         self._looked = self._forgot = 0.0
-        self.keep_days: int | None = None
+        self._keep_days = keep_days
         self._receiver: Receiver | None = None
         self._connection: Connection | None = None  # this one's, or that of a standby
         self._taken_up = b""
@@ -188,7 +188,9 @@ class _Service:
         from veilnet._core.errors import Unwritable
 
         stop = stop_signal()
-        with self._measured(metrics if backfill is None else None):
+        # A standby answers too, and one whose disk is full.
+        place = metrics if backfill is None else None
+        with measured(place, self._families, lambda: self._centre.quiet, _say):
             while True:
                 try:
                     return self._serve(stop, address, backfill, take_over=take_over)
@@ -205,21 +207,6 @@ class _Service:
                 _say("the store can be written again")
                 self._begin()
                 self._centre.take_up(self._taken_up, self._file.path)
-
-    @contextmanager
-    def _measured(self, place: str | None) -> Iterator[None]:
-        """Answer for metrics and health, where that was asked for: a standby too, and one whose disk is full."""
-        from veilnet.live.metrics import MetricsServer
-
-        if place is None:
-            yield
-            return
-        server = MetricsServer(place, self._families, lambda: self._centre.quiet).start()
-        _say(f"metrics at {server.address}")
-        try:
-            yield
-        finally:
-            server.stop()
 
     def _serve(
         self, stop: threading.Event, address: Address, backfill: list[str] | None, *, take_over: bool
@@ -280,11 +267,8 @@ class _Service:
         epochs = self._centre.epochs
         table = as_table(made, epochs)
         if self._show:
-            line = (
-                json_module.dumps(table, ensure_ascii=False)
-                if self._show == "json"
-                else as_line(made, epochs)
-            )
+            as_json = self._show == "json"
+            line = json_module.dumps(table, ensure_ascii=False) if as_json else as_line(made, epochs)
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
         return table
@@ -299,9 +283,9 @@ class _Service:
 
     def _forget(self) -> None:
         """What is too old, some hundreds of epochs at a time; when there is no more, every hour."""
-        if self.keep_days is None or time.monotonic() < self._forgot:
+        if self._keep_days is None or time.monotonic() < self._forgot:
             return
-        if not self._store.forget_before(time.time() - 86400.0 * self.keep_days):
+        if not self._store.forget_before(time.time() - 86400.0 * self._keep_days):
             self._forgot = time.monotonic() + 3600.0
 
     def run(self, receiver: Receiver, unsaid: Sequence[Estimated], ended: threading.Event) -> None:

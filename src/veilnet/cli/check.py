@@ -47,6 +47,7 @@ def command(
     intervals = _intervals(verdict, network)
     write_plot(plot, "errors", _errors(verdict))
     if json:
+        sent = zip(verdict.network.agents, verdict.shares.ranks.tolist(), strict=True)
         print_json(
             {
                 "achievable": verdict.achievable,
@@ -57,9 +58,7 @@ def command(
                 "detectability": detectability_json(verdict.detectability),
                 "shortfall": verdict.shortfall,
                 "blocking": verdict.blocking,
-                "numbers_to_send": dict(
-                    zip(verdict.network.agents, verdict.shares.ranks.tolist(), strict=True)
-                ),
+                "numbers_to_send": dict(sent),
                 "notes": verdict.notes(),
                 "smallest_part_kept": verdict.shares.kept,
                 "largest_part_dropped": verdict.shares.dropped,
@@ -166,11 +165,5 @@ def _beside(verdict: Verdict) -> dict[str, Any]:
             "numbers_to_keep": verdict.shares.orders,
             "hidden_for_ever": verdict.hidden.T.tolist(),
         }
-    theorem = verdict.printed_theorem
-    return {
-        "printed_theorem": {
-            "number": theorem.number,
-            "achievable": theorem.achievable,
-            "agents": theorem.agents,
-        }
-    }
+    names = ("number", "achievable", "agents")
+    return {"printed_theorem": {name: getattr(verdict.printed_theorem, name) for name in names}}

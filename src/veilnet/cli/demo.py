@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import veilnet as vn
 from veilnet.cli._command_line import JSON, option
@@ -33,32 +33,24 @@ def command(
     verdict = vn.check(network)
     free = vn.design(network)
     with progress("designing", total=1.0) as steps:
-        strict = vn.design(network, privacy=privacy, progress=lambda _what, part: steps.update(part))
+        strict = vn.design(network, privacy=privacy, progress=steps.reached)
     with progress("following a stream", total=1.0) as steps:
         stream = vn.design(house(stream=True))
         steps.update(0.5)
         followed = play(stream, _ROWS, seed=1)
     played = {name: play(plan, _ROWS, seed=1).lines for name, plan in (("free", free), ("strict", strict))}
     if json:
-        print_json(
-            {
-                "ceiling": verdict.ceiling,
-                "limit": verdict.limit,
-                "plans": {
-                    name: {"utility": plan.utility, "privacy": plan.privacy, "errors": played[name]}
-                    for name, plan in (("free", free), ("strict", strict))
-                },
-                "stream": {
-                    "utility": stream.utility,
-                    "privacy": stream.privacy,
-                    "privacy_now": stream.privacy_now,
-                    "errors": followed.lines,
-                },
-            }
-        )
+        plans = {name: _figures(plan, played[name]) for name, plan in (("free", free), ("strict", strict))}
+        row_by_row = _figures(stream, followed.lines) | {"privacy_now": stream.privacy_now}
+        found = {"ceiling": verdict.ceiling, "limit": verdict.limit}
+        print_json(found | {"plans": plans, "stream": row_by_row})
         return
     _tell_rows(verdict, free, strict, played, privacy)
     _tell_stream(stream, followed)
+
+
+def _figures(plan: Plan, errors: list[StoryLine]) -> dict[str, Any]:
+    return {"utility": plan.utility, "privacy": plan.privacy, "errors": errors}
 
 
 def _tell_rows(
@@ -117,26 +109,12 @@ def _outcome(lines: list[StoryLine]) -> Table:
     """Errors before and after, promised and measured."""
     from veilnet._core.words import times
 
-    rows = [
-        [
-            _kind(line),
-            line.name,
-            _with_unit(line.raw, line),
-            _with_unit(line.promised, line),
-            _with_unit(line.measured, line),
-            times((line.promised / line.raw) ** 2),
-        ]
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        errors = (f"{value:.3g} {line.unit}".rstrip() for value in (line.raw, line.promised, line.measured))
+        kind = "private" if line.private else "public"
+        rows.append([kind, line.name, *errors, times((line.promised / line.raw) ** 2)])
     return table(["", "parameter", "standard error, raw", "promised", "measured", "grows"], rows)
-
-
-def _kind(line: StoryLine) -> str:
-    return "private" if line.private else "public"
-
-
-def _with_unit(value: float, line: StoryLine) -> str:
-    return f"{value:.3g} {line.unit}".rstrip()
 
 
 def _say(title: str) -> None:

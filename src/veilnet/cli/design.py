@@ -100,7 +100,7 @@ def command(
         "give_up": tuple(give_up or ()),
         "power": amounts(power, "--power"),
     }
-    error = None if model_error is None else fraction(model_error, "--model-error")
+    error = fraction(model_error, "--model-error")
     model = _loaded(network, accept, step, groups(summed))
     if error is not None:
         stated, model = model, model.replace(model_error=error)
@@ -109,16 +109,11 @@ def command(
     request |= {
         "method": method,  # design() names the methods it knows
         "partial": partial,
-        "gap_privacy": None if gap_privacy is None else fraction(gap_privacy, "--gap-privacy"),
-        "bits": None if bits is None else fraction(bits, "--bits"),
+        "gap_privacy": fraction(gap_privacy, "--gap-privacy"),
+        "bits": fraction(bits, "--bits"),
     }
     with progress("designing", total=1.0) as steps:
-        plan = vn.design(
-            model,
-            **request,
-            prove=prove if gap is None else gap,
-            progress=lambda _what, part: steps.update(part),
-        )
+        plan = vn.design(model, **request, prove=prove if gap is None else gap, progress=steps.reached)
     tried = None if error is None else _tried(stated, plan, error, request)
     replaced = out is not None and _save(plan, out, force=force)
     if json:
@@ -179,6 +174,9 @@ def _tell(
         tell_next("audit" if out.is_dir() else "verify", out)
 
 
+_OF_STREAMS = ("kept", "privacy_now", "privacy_with_gaps")
+
+
 def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, Any]:
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._views import detectability_json
@@ -193,7 +191,7 @@ def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, A
         "worst_direction": plan.worst_direction,
         "detectability": detectability_json(plan.detectability),
         "sent": plan.sent,
-        **(_of_streams(plan) if plan.network.is_stream else {}),
+        **{name: getattr(plan, name) for name in _OF_STREAMS if plan.network.is_stream},
         **({} if plan.rounding is None else {"rounding": plan.rounding}),
         "notes": plan.notes(),
         "doubts": plan.network.doubts,
@@ -204,7 +202,7 @@ def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, A
 
 
 def _in_service(out: Path) -> bytes:
-    """The file that says which plan is there: the centre's, or the whole plan."""
+    """What says which plan is there: the centre's file, or the whole plan; nothing where there is none."""
     from veilnet.io.plan_archives import is_archive
 
     path = out if is_archive(out) else out / "center.json"
@@ -215,14 +213,10 @@ def _written(out: Path) -> str:
     from veilnet.io.plan_archives import is_archive
 
     if is_archive(out):
-        return (
-            f"Wrote {out}: the whole plan; 'veilnet extract {out} AGENT' takes an agent's own file from it."
-        )
-    return f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you."
-
-
-def _of_streams(plan: Plan) -> dict[str, Any]:
-    return {"kept": plan.kept, "privacy_now": plan.privacy_now, "privacy_with_gaps": plan.privacy_with_gaps}
+        what = f"the whole plan; 'veilnet extract {out} AGENT' takes an agent's own file from it"
+    else:
+        what = "one file per agent, center.json for the centre, plan.json for you"
+    return f"Wrote {out}: {what}."
 
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:
@@ -239,16 +233,10 @@ def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -
 def _robustness_table(tried: dict[str, Robustness]) -> Table:
     from veilnet._core.words import times
 
-    first = next(iter(tried.values()))
-    rows = [
-        [
-            label,
-            times(found.public_average),
-            times(found.public_worst),
-            *(times(1 + found.privacy_worst[name]) for name in first.privacy_worst),
-        ]
-        for label, found in tried.items()
-    ]
+    first, rows = next(iter(tried.values())), []
+    for label, found in tried.items():
+        worst = (1 + found.privacy_worst[name] for name in first.privacy_worst)
+        rows.append([label, *map(times, (found.public_average, found.public_worst, *worst))])
     private = [f"{name}, least" for name in first.privacy_worst]
     return table(
         ["plan made for", "public error, average", "worst", *private],

@@ -65,7 +65,7 @@ def command(
             points=points,
             prove=prove,
             summed=groups(summed),
-            progress=lambda _what, part: steps.update(part),
+            progress=steps.reached,
         )
     write_plot(plot, "frontier", curve)
     if csv is not None:

@@ -69,7 +69,7 @@ def command(
         raise InvalidRequest(
             "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
         )
-    promise = promise_of(sanitizer, plan, signed, summed=agent.summed is not None)
+    promised, promise = promise_of(sanitizer, plan, signed, summed=agent.summed is not None)
     agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
     if json:
         print_json(
@@ -79,7 +79,7 @@ def command(
                 **known,
                 "version": None if signed is None else signed.version,
                 "expires": None if signed is None else signed.expires,
-                "promise": promise.lines,
+                "promise": promised,
                 "more": agreed.more,
                 "refused": agreed.refused,
                 "confirmed": agreed.confirmed,
@@ -94,14 +94,9 @@ def command(
         )
     else:
         trusted = "It is trusted: pinned, or signed with a pinned key." if pins else ""
-        _tell(
-            str(found),
-            str(promise),
-            f"Plan {plan or 'none'}; fingerprint of this file {known['fingerprint']}",
-            distrust or trusted,
-            *agreed.lines,
-            "" if released is None else str(released),
-        )
+        which = f"Plan {plan or 'none'}; fingerprint of this file {known['fingerprint']}"
+        for line in filter(None, (found, promise, which, distrust or trusted, *agreed.lines, released)):
+            tell(line)
         if not (found.alarms or distrust or agreed.objection or released):
             tell_next("sanitize", sanitizer, "--in", "readings.csv", "--out", "messages.csv")
     if pin:
@@ -117,11 +112,6 @@ def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Stateme
         return require_trust(path, content, pins), ""
     except InvalidPlan as error:
         return None, str(error)
-
-
-def _tell(*lines: str) -> None:
-    for line in filter(None, lines):
-        tell(line)
 
 
 def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, *, say: bool) -> None:

@@ -46,7 +46,7 @@ def command(
     curve = None
     if frontier and isinstance(loaded, Plan):
         with progress("tracing the frontier", total=1.0) as steps:
-            curve = traced_frontier(loaded, seconds=seconds, progress=lambda _what, part: steps.update(part))
+            curve = traced_frontier(loaded, seconds=seconds, progress=steps.reached)
     made = report_of(loaded, audit=found, curve=curve)
     made.save(out)
     tell(made.title)

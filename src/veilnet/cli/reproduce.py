@@ -77,7 +77,7 @@ def command(
                     settings,
                     folder,
                     jobs=-1 if jobs is None and cluster is None else jobs,
-                    progress=lambda _what, part: steps.update(part),
+                    progress=steps.reached,
                 )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
@@ -85,16 +85,11 @@ def command(
             ) from None
     seconds = time.monotonic() - start
     if json:
-        print_json(
-            {"folder": done.folder, "measured": done.measured, "seconds": seconds, "claims": done.claims}
-        )
+        found = {"folder": done.folder, "measured": done.measured, "seconds": seconds}
+        print_json(found | {"claims": done.claims})
         return
-    show(
-        table(
-            ["figure", "the paper says", "agree"],
-            [[claim.figure, claim.says, claim.verdict] for claim in done.claims if claim.figure in figures],
-        )
-    )
+    rows = [[each.figure, each.says, each.verdict] for each in done.claims if each.figure in figures]
+    show(table(["figure", "the paper says", "agree"], rows))
     rest = "; the others were there" if done.measured < draws else ""
     show(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s{rest}.")
     show(f"Wrote {done.folder}: README.md has the numbers behind each line.")
@@ -117,17 +112,12 @@ def _one_draw(
     if draw < 0:
         raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
     measured = measure_draw(settings, draw, figures)[1]
-    if not json:
-        for name, rows in measured.items():
-            sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
-            sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
-        return
-    print_json(
-        {
-            name: [
-                dict(zip(FIGURES[name].columns, map(float, line.split(",")), strict=True))
-                for line in rows.splitlines()
-            ]
-            for name, rows in measured.items()
-        }
-    )
+    found: dict[str, list[dict[str, float]]] = {}
+    for name, rows in measured.items():
+        columns, lines = FIGURES[name].columns, rows.splitlines()
+        found[name] = [dict(zip(columns, map(float, line.split(",")), strict=True)) for line in lines]
+        if not json:
+            head = ",".join(("figure", *columns))
+            sys.stdout.writelines(f"{line}\n" for line in (head, *(f"{name},{line}" for line in lines)))
+    if json:
+        print_json(found)

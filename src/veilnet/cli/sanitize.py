@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
-from veilnet.cli._lines import LINES_AT_ONCE, say_unused_times, speaker, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, USED_UP, refuse_untold, say_unused_times, speaker, with_first
 
 if TYPE_CHECKING:
     from veilnet.agent.randomness import NoiseSource
@@ -89,12 +89,12 @@ def command(
     if not noise.private:
         why = "--summed" if seed is None else "--seed"
         say(f"{why} was given: the output is a simulation, NOT private, and says so in every row")
-    asked = _Asked(
+    run = _Run(
         agent, plan, sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
         flush, noise, accepted, "jsonl" if json else format_for(out, source, given=format),
     )  # fmt: skip
     with ExitStack() as opened:
-        run = _Run(asked, opened)
+        run.begin(opened)
         run.to_the_end()
     return run.conclude()
 
@@ -142,9 +142,9 @@ def _same(one: Path, other: Path) -> bool:
     return one.absolute() == other.absolute()
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the command was asked for; names as its options."""
+@dataclass(eq=False)
+class _Run:
+    """One run: read, look, reserve, draw, record, send, block by block. Its fields are named as the options."""
 
     agent: Sanitizer | SymbolAgent
     plan: str
@@ -161,11 +161,8 @@ class _Asked:
     accepted: Path | None
     sent_as: Format
 
-
-class _Run:
-    """One run: read, look, reserve, draw, record, send, block by block."""
-
-    def __init__(self, asked: _Asked, opened: ExitStack) -> None:
+    def begin(self, opened: ExitStack) -> None:
+        """Look at the first readings, and open the store and the output."""
         from veilnet.io.message_streams import MessageMark
         from veilnet.io.outbox import Unsealed
         from veilnet.io.reading_streams import ReadingReader
@@ -176,23 +173,27 @@ class _Run:
         from veilnet.live.feeding import Fed
         from veilnet.review.lattice_watch import LatticeWatch
 
-        self._asked, agent = asked, asked.agent
+        agent, source = self.agent, self.source
         step = None if agent.memory is None else agent.step
         columns = len(agent.names) or agent.readings
         window = agent.readings // columns if columns else 1
         self._reader = reader = ReadingReader(
-            asked.source, columns, names=agent.names, header=asked.header, time=asked.time, step=step
+            source, columns, names=agent.names, header=self.header, time=self.time, step=step
         )
-        at_once = LINES_AT_ONCE if asked.source.is_regular or not asked.flush else 1
+        at_once = LINES_AT_ONCE if source.is_regular or not self.flush else 1
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
         blocks = reader.blocks(at_once)
         self._blocks = with_first(blocks if window == 1 else in_windows(blocks, window), reader)
         self._key = key = reader.key or COUNTED
         if agent.memory is not None and key.is_time:
-            raise _times_number_no_rows(str(asked.source))
+            raise InvalidRequest(
+                f"{source}: this plan is for a stream, and does not say how long a row takes, so times do not number "
+                "rows. Nothing was sent. Ask for a plan that says so (design --step), or add a column 'row' that "
+                "counts the steps of time, also those without a reading"
+            )
         if window > 1 and key.is_time:
             raise InvalidReading(
-                f"{asked.source}: this plan has windows of {window} rows, which times do not count; nothing was "
+                f"{source}: this plan has windows of {window} rows, which times do not count; nothing was "
                 "sent: number the rows in a column 'row'"
             )
         say_unused_times(
@@ -201,13 +202,13 @@ class _Run:
             if agent.memory is not None and step is None
             else "--time {} goes by it",
         )
-        self._agent = LiveAgent(self._opened(opened), Unsealed(), agent, asked.plan, asked.noise)
+        self._live = LiveAgent(self._opened(opened), Unsealed(), agent, self.plan, self.noise)
         self._released = self._counted = None
-        if asked.noise.private:
-            self._released = released_beside(asked.path, agent.readings, asked.accepted, again=asked.again)
-        if asked.store is not None and key == COUNTED:
-            self._counted = CountedRows(self._agent.resumed, self._agent.store.counted, str(asked.source))
-        self._mark = MessageMark(asked.plan, agent.agent, asked.noise.private, key)
+        if self.noise.private:
+            self._released = released_beside(self.path, agent.readings, self.accepted, again=self.again)
+        if self.store is not None and key == COUNTED:
+            self._counted = CountedRows(self._live.resumed, self._live.store.counted, str(source))
+        self._mark = MessageMark(self.plan, agent.agent, self.noise.private, key)
         self._sink = opened.enter_context(self._outlet())
         self._watch = LatticeWatch(agent)
         self._fed = Fed()
@@ -218,22 +219,19 @@ class _Run:
         from veilnet.io.agent_store import AgentStore, begin_agent_store
         from veilnet.io.row_keys import COUNTED
 
-        asked, path = self._asked, self._asked.store
+        path, name = self.store, self.agent.agent
         if path is None:
-            return opened.enter_context(AgentStore(None, asked.agent.agent))
-        if not asked.plan:
+            return opened.enter_context(AgentStore(None, name))
+        if not self.plan:
             raise InvalidPlan("--store: expected a sanitizer of a plan, found one saved on its own")
-        if self._key == COUNTED and not asked.source.is_regular:
-            raise InvalidReading(
-                f"{asked.source}: nothing tells which readings these are, so a restart could send some twice; give "
-                "each its number in a column 'row', or its time in one called 'time'"
-            )
+        if self._key == COUNTED:
+            refuse_untold(self.source)
         if not path.exists():
-            begin_agent_store(path, asked.agent.agent, asked.budget)
-        store = opened.enter_context(AgentStore(path, asked.agent.agent))
-        if asked.budget not in (None, store.budget):
+            begin_agent_store(path, name, self.budget)
+        store = opened.enter_context(AgentStore(path, name))
+        if self.budget not in (None, store.budget):
             raise InvalidRequest(
-                f"--budget: {path} was begun with {store.budget or 'none'}, found {asked.budget}; a store keeps its "
+                f"--budget: {path} was begun with {store.budget or 'none'}, found {self.budget}; a store keeps its "
                 "budget: leave the option out, or begin a store for another x"
             )
         store.keep_to(self._identified_by())
@@ -249,7 +247,7 @@ class _Run:
             return "rows of logs" if self._key.name == "row" else "rows of logs, counted"
         if self._key.is_time:
             return f"times of logs, {times.style}"
-        return epochs_of(None, self._asked.agent.step).in_words(times)
+        return epochs_of(None, self.agent.step).in_words(times)
 
     @contextmanager
     def _outlet(self) -> Iterator[Sink]:
@@ -260,28 +258,28 @@ class _Run:
         from veilnet.io.message_streams import message_header, message_lines
         from veilnet.io.outbox import Sink, added_to
 
-        asked, agent, store = self._asked, self._agent, self._agent.store
-        says_missed, columns, out = asked.agent.memory is not None, asked.agent.sent, asked.out
-        # With another memory that it had before; a stream begins with a row that was missed.
-        before = [store.last_epoch] if says_missed and not agent.remembers and store.last_epoch else []
-        first = message_lines(asked.sent_as, before, np.full((len(before), columns), np.inf), self._mark)
-        if asked.store is not None and out is not None and (out.is_file() or not out.exists()):
-            with added_to(
-                out, store, asked.sent_as, columns, self._mark, says_missed=says_missed, first=first
-            ) as sink:
+        store, out, says_missed = self._live.store, self.out, self.agent.memory is not None
+        sent = self.sent_as, self.agent.sent, self._mark
+        # With another memory than it had before, a stream begins with a row that was missed.
+        before = [store.last_epoch] if says_missed and not self._live.remembers and store.last_epoch else []
+        first = message_lines(
+            self.sent_as, before, np.full((len(before), self.agent.sent), np.inf), self._mark
+        )
+        if self.store is not None and out is not None and (out.is_file() or not out.exists()):
+            with added_to(out, store, *sent, says_missed=says_missed, first=first) as sink:
                 yield sink
             return
         with ExitStack() as stack:
             messages = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
-            at_once = asked.flush or asked.store is not None
+            at_once = self.flush or self.store is not None
 
             def write(lines: bytes) -> None:
                 messages.write(lines)
                 if at_once:
                     messages.flush()
 
-            write(message_header(asked.sent_as, columns, self._mark) + first)
-            yield Sink(store, asked.sent_as, columns, self._mark, write, says_missed=says_missed)
+            write(message_header(*sent) + first)
+            yield Sink(store, *sent, write, says_missed=says_missed)
             messages.flush()
 
     def to_the_end(self) -> None:
@@ -292,25 +290,24 @@ class _Run:
         self._catch_up()
         try:
             for block in self._blocks:
-                say(self._watch.look(block.values(self._asked.agent.readings)))
+                say(self._watch.look(block.values(self.agent.readings)))
                 self._fed += feed_rows(
-                    self._agent, block, self._key, say, self._send, released=self._released,
-                    counted=self._counted, at_once=1 if self._asked.flush else LINES_AT_ONCE,
+                    self._live, block, self._key, say, self._send, released=self._released,
+                    counted=self._counted, at_once=1 if self.flush else LINES_AT_ONCE,
                 )  # fmt: skip
         except Exhausted:
             self._exhausted = True
-        if self._released is not None and self._agent.sent:
+        if self._released is not None and self._live.sent:
             self._released.look_at_all(sent=not self._appears_at_the_end)
             self._released.keep()
-        if self._asked.store is not None:
-            ledger = self._agent.store.ledger()
-            say(
-                f"the store has {ledger.releases} releases, up to {self._key.words(ledger.epoch)}; head {ledger.head}"
-            )
+        if self.store is not None:
+            ledger = self._live.store.ledger()
+            last = self._key.words(ledger.epoch)
+            say(f"the store has {ledger.releases} releases, up to {last}; head {ledger.head}")
 
     @property
     def _appears_at_the_end(self) -> bool:
-        return self._asked.store is None and self._asked.out is not None
+        return self.store is None and self.out is not None
 
     def _send(self) -> None:
         if self._released is not None and not self._appears_at_the_end:
@@ -320,9 +317,8 @@ class _Run:
     def _catch_up(self) -> None:
         sent = self._sink.deliver()
         if sent:
-            say(
-                f"{self._span(sent)} were recorded by a run that was ended, and are sent now, the same numbers"
-            )
+            rows = self._span(sent)
+            say(f"{rows} were recorded by a run that was ended, and are sent now, the same numbers")
         others = self._sink.of_others()
         if others:
             say(
@@ -339,12 +335,12 @@ class _Run:
         from veilnet._core.words import counted
 
         say(self._watch.conclude())
-        resumed, sent, read = self._agent.resumed, self._agent.sent, self._reader.last_row
+        resumed, sent, read = self._live.resumed, self._live.sent, self._reader.last_row
         missed, fed = self._fed.missed, self._fed
         if not sent + missed + resumed + read:
-            say(f"{self._asked.source} has no readings: nothing was sent")
+            say(f"{self.source} has no readings: nothing was sent")
         if self._exhausted:
-            say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+            say(USED_UP)
         elif read < resumed:
             say(
                 f"the input ends at {self._key.words(read)}, before the last row sent, {self._key.text(resumed)}: "
@@ -356,17 +352,9 @@ class _Run:
             where = "one gap" if fed.gaps == 1 else many
             say(f"{counted(fed.without, 'row')} without a line, in {where}: reported as missed")
         if missed:
-            centre = "knows it" if self._asked.agent.memory is not None else "sees that they are missing"
+            centre = "knows it" if self.agent.memory is not None else "sees that they are missing"
             say(
                 f"{missed} of {sent + missed} rows were not sent; the centre {centre}, and learns from "
                 "it that a reading was faulty"
             )
         return 1 if missed or self._exhausted else 0
-
-
-def _times_number_no_rows(what: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{what}: this plan is for a stream, and does not say how long a row takes, so times do not number rows. "
-        "Nothing was sent. Ask for a plan that says so (design --step), or add a column 'row' that counts the "
-        "steps of time, also those without a reading"
-    )

@@ -15,7 +15,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,56 +32,11 @@ _MOST_DIMENSIONS = 32  # of an array, in every version of NumPy
 _MOST_VARIABLES = 2**16
 
 
-class DamagedMat(Exception):
+class _Damaged(Exception):
     """What is wrong with a file."""
 
 
-@dataclass(frozen=True, eq=False)
-class Variable:
-    """One variable, not decoded yet.
-
-    name:  of the variable.
-    kind:  its class, by MATLAB's number.
-    shape: its dimensions.
-    parts: (kind, bytes) of the elements that hold its numbers, real and imaginary.
-    """
-
-    name: str
-    kind: int
-    shape: tuple[int, ...]
-    parts: tuple[tuple[int, memoryview], ...]
-    order: str
-    imaginary: bool
-
-    def numbers(self) -> np.ndarray[Any, Any]:
-        """The array; DamagedMat where its bytes are none."""
-        if self.kind not in _NUMBERS:
-            other = _OTHERS.get(self.kind, f"class {self.kind}")
-            raise DamagedMat(
-                f"expected a full matrix of numbers, found {other}; in MATLAB or Octave, save full(double(...))"
-            )
-        found = self._part(0)
-        if self.imaginary:
-            found = found.astype(np.complex128)
-            found.imag = self._part(1)
-        return found
-
-    def _part(self, number: int) -> np.ndarray[Any, Any]:
-        if number >= len(self.parts) or self.parts[number][0] not in _STORED:
-            raise DamagedMat("its numbers are missing")
-        kind, content = self.parts[number]
-        stored = np.dtype(self.order + _STORED[kind])
-        if len(content) != math.prod(self.shape) * stored.itemsize:
-            raise DamagedMat(f"shape {self.shape} does not go with {len(content)} bytes")
-        with np.errstate(over="ignore", invalid="ignore"):
-            array = np.frombuffer(content, dtype=stored)
-            found = array.astype(_NUMBERS[self.kind])
-        if found.dtype.kind in "iu" and not np.array_equal(found, array):
-            raise DamagedMat(f"expected {found.dtype}, found numbers that are none")
-        try:
-            return found.reshape(self.shape, order="F")
-        except ValueError as error:  # nothing, along dimensions that are too long
-            raise DamagedMat(f"a variable of shape {self.shape}") from error
+Parts = list[tuple[int, memoryview]]
 
 
 def read_variable(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
@@ -96,8 +50,8 @@ def read_variable(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
             f"{path}: a MATLAB 7.3 (HDF5) file, which is not read; save it with the option -v7"
         )
     try:
-        found = variables_of(content, _reading.ARRAY_LIMIT)
-    except DamagedMat as error:
+        order, found = _variables_of(content, _reading.ARRAY_LIMIT)
+    except _Damaged as error:
         raise InvalidNetwork(
             f"{path}: not readable as a .mat file ({error}); save it with the option -v7, or copy it again"
         ) from error
@@ -110,52 +64,76 @@ def read_variable(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
     if wanted not in found:
         raise InvalidNetwork(f"{path}: no variable {wanted!r} in the file; there are {shown}")
     try:
-        return found[wanted].numbers()
-    except DamagedMat as error:
+        return _numbers(found[wanted], order)
+    except _Damaged as error:
         raise InvalidNetwork(f"{path}: {wanted!r}: {error}") from error
 
 
-def variables_of(content: bytes, limit: int) -> dict[str, Variable]:
-    """The variables of a version 5 file, in order; DamagedMat where it is cut off or makes no sense.
+def _variables_of(content: bytes, limit: int) -> tuple[str, dict[str, Parts]]:
+    """(byte order, name -> flags, dimensions, name, numbers and their imaginary part, none of them decoded).
 
     limit: how many bytes all of them may take unpacked.
     """
     if len(content) < _HEADER or (order := {b"IM": "<", b"MI": ">"}.get(content[126:128])) is None:
-        raise DamagedMat("it does not begin as a MATLAB file")
-    found: dict[str, Variable] = {}
+        raise _Damaged("it does not begin as a MATLAB file")
+    found: dict[str, Parts] = {}
     for count, (kind, each) in enumerate(_elements(memoryview(content)[_HEADER:], order)):
         if count == _MOST_VARIABLES:
-            raise DamagedMat(f"it has more than the {_MOST_VARIABLES:,} variables that are read")
-        unpacked = each
+            raise _Damaged(f"it has more than the {_MOST_VARIABLES:,} variables that are read")
         if kind == _PACKED:
-            inner = next(_elements(_unpacked(each, limit), order), None)
-            if inner is None:
-                raise DamagedMat("a packed variable is cut off")
-            kind, unpacked = inner
-        limit -= len(unpacked)
+            kind, each = next(_elements(_unpacked(each, limit), order), (0, memoryview(b"")))
+        limit -= len(each)
         if kind != _MATRIX:
             continue  # what MATLAB keeps beside variables
-        variable = _variable(unpacked, order)
-        if variable.name in found:
-            raise DamagedMat(f"two variables are called {variable.name!r}")
-        if variable.name:
-            found[variable.name] = variable
+        parts = list(
+            itertools.islice(_elements(each, order), 5)
+        )  # of cells and structs, the rest is never looked at
+        if len(parts) < 3 or len(parts[0][1]) != 8 or parts[1][0] != 5 or len(parts[1][1]) % 4:
+            raise _Damaged("the description of a variable is cut off")
+        name = bytes(parts[2][1]).decode("utf-8", "replace")
+        if name in found:
+            raise _Damaged(f"two variables are called {name!r}")
+        if name:
+            found[name] = parts
+    return order, found
+
+
+def _numbers(parts: Parts, order: str) -> np.ndarray[Any, Any]:
+    """The array of a variable."""
+    flags = struct.unpack(f"{order}II", parts[0][1])[0]
+    shape = struct.unpack(f"{order}{len(parts[1][1]) // 4}i", parts[1][1])
+    kind = flags & 0xFF
+    if not 2 <= len(shape) <= _MOST_DIMENSIONS:
+        raise _Damaged(f"a variable of {len(shape)} dimensions")
+    if min(shape) < 0:
+        raise _Damaged(f"a variable of shape {shape}")
+    if kind not in _NUMBERS:
+        other = _OTHERS.get(kind, f"class {kind}")
+        raise _Damaged(
+            f"expected a full matrix of numbers, found {other}; in MATLAB or Octave, save full(double(...))"
+        )
+    found = _part(parts[3:4], shape, order, _NUMBERS[kind])
+    if flags & 0x800:
+        found = found.astype(np.complex128)
+        found.imag = _part(parts[4:], shape, order, _NUMBERS[kind])
     return found
 
 
-def _variable(content: memoryview, order: str) -> Variable:
-    # Flags, dimensions, name, numbers and their imaginary part: of cells and structs, the rest is never looked at.
-    parts = tuple(itertools.islice(_elements(content, order), 5))
-    if len(parts) < 3 or len(parts[0][1]) != 8 or parts[1][0] != 5 or len(parts[1][1]) % 4:
-        raise DamagedMat("the description of a variable is cut off")
-    flags = struct.unpack(f"{order}II", parts[0][1])[0]
-    shape = struct.unpack(f"{order}{len(parts[1][1]) // 4}i", parts[1][1])
-    if not 2 <= len(shape) <= _MOST_DIMENSIONS:
-        raise DamagedMat(f"a variable of {len(shape)} dimensions")
-    if min(shape) < 0:
-        raise DamagedMat(f"a variable of shape {shape}")
-    name = bytes(parts[2][1]).decode("utf-8", "replace")
-    return Variable(name, flags & 0xFF, shape, parts[3:], order, bool(flags & 0x800))
+def _part(parts: Parts, shape: tuple[int, ...], order: str, kind: str) -> np.ndarray[Any, Any]:
+    if not parts or parts[0][0] not in _STORED:
+        raise _Damaged("its numbers are missing")
+    stored, content = np.dtype(order + _STORED[parts[0][0]]), parts[0][1]
+    if len(content) != math.prod(shape) * stored.itemsize:
+        raise _Damaged(f"shape {shape} does not go with {len(content)} bytes")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = np.frombuffer(content, dtype=stored)
+        found = array.astype(kind)
+    if found.dtype.kind in "iu" and not np.array_equal(found, array):
+        raise _Damaged(f"expected {found.dtype}, found numbers that are none")
+    try:
+        return found.reshape(shape, order="F")
+    except ValueError as error:  # nothing, along dimensions that are too long
+        raise _Damaged(f"a variable of shape {shape}") from error
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
@@ -163,18 +141,18 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
     start = 0
     while start < len(content):
         if start + 8 > len(content):
-            raise DamagedMat("cut off")
+            raise _Damaged("cut off")
         kind, size = struct.unpack(f"{order}II", content[start : start + 8])
         if kind >> 16:  # a small one, kind and bytes in one tag
             kind, size, start = kind & 0xFFFF, kind >> 16, start + 4
             end = start + 4
             if size > 4:
-                raise DamagedMat("a small element that is too large")
+                raise _Damaged("a small element that is too large")
         else:
             start += 8
             end = start + size + (0 if kind == _PACKED else -size % 8)
         if start + size > len(content):
-            raise DamagedMat("cut off")
+            raise _Damaged("cut off")
         yield kind, content[start : start + size]
         start = end
 
@@ -184,9 +162,9 @@ def _unpacked(packed: memoryview, limit: int) -> memoryview:
     try:
         content = stream.decompress(packed, max(limit, 0) + 1)
     except zlib.error as error:
-        raise DamagedMat(f"a packed variable cannot be unfolded ({error})") from error
+        raise _Damaged(f"a packed variable cannot be unfolded ({error})") from error
     if len(content) > limit:
-        raise DamagedMat("it unfolds to more than is read")
+        raise _Damaged("it unfolds to more than is read")
     if not stream.eof:
-        raise DamagedMat("a packed variable is cut off")
+        raise _Damaged("a packed variable is cut off")
     return memoryview(content)

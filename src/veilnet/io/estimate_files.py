@@ -26,7 +26,7 @@ def write_estimate_header(
     if format == "csv":
         last = (*_AGENTS, "outside") if calibrated else _AGENTS
         file.write(
-            csv_lines([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *last]])
+            csv_lines([[column_of(key), *labels, *(f"deviation of {label}" for label in labels), *last]])
         )
 
 
@@ -64,7 +64,7 @@ def write_estimates(
         return
     for row, value, deviation, missing, doubted, far in entries:
         table = {
-            _column(key): json.loads(key.json(row)),
+            column_of(key): json.loads(key.json(row)),
             "public": _named(estimate.labels, value),
             "deviation": _named(estimate.labels, deviation),
             "missing": len(missing) if counted else list(missing),
@@ -73,7 +73,8 @@ def write_estimates(
         file.write(f"{json.dumps(table, ensure_ascii=False)}\n".encode())
 
 
-def _column(key: RowKey) -> str:
+def column_of(key: RowKey) -> str:
+    """The name of the first column, or key."""
     return "time" if key.is_time else "row"
 
 

@@ -60,8 +60,7 @@ _LONGEST_NAME = 120  # bytes; file systems allow 255 with suffix and temporary m
 
 
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
-    """Write a plan folder, or one file where the name ends in .npz. Whenever it is interrupted, the whole old
-    plan or the whole new one is there.
+    """Write a plan folder, or one file where the name ends in .npz.
 
     An older plan in the folder is replaced, its agents' files included; files of others are left alone, and
     one that is in the way is an error.
@@ -90,11 +89,16 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
             "network": plain(to_document(plan.network)),
         }
     )
-    if target.exists() and not target.is_dir():
-        raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
-    target.mkdir(parents=True, exist_ok=True)
-    with saving(target) as replace_files:
-        replace_files(contents, look_around(target, plan_id, list(contents)))
+    write_folder(target, plan_id, contents)
+
+
+def write_folder(folder: Path, plan_id: str, contents: Mapping[str, bytes]) -> None:
+    """Write the files of a plan: all old ones or all new ones are there, whenever it is interrupted."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidPlan(f"{folder}: expected a folder, found a file; choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    with saving(folder) as replace_files:
+        replace_files(contents, look_around(folder, plan_id, list(contents)))
 
 
 def plan_id_of(promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]) -> str:

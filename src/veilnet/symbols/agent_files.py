@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from veilnet.io import _formats
-from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, WORDS, YES, Kind, Table, file_errors
+from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, WORDS, YES, ObjectOf, file_errors
 from veilnet.io._sealed import open_sealed, seal, sealed_bytes
 from veilnet.symbols.agent import Layer, SymbolAgent
 
-
-class Record(Table):
-    """An object as a table of some of its attributes, which ``made`` makes it of."""
-
-    def __init__(self, made: Callable[..., Any], **kinds: Any) -> None:
-        super().__init__(**kinds)
-        self.made = made
-
-    def write(self, value: Any) -> dict[str, Any]:
-        return super().write({name: getattr(value, name) for name in self.kinds})
-
-    def read(self, value: Any, where: str = "") -> Any:
-        return self.made(**super().read(value, where))
-
-
-_LAYER: dict[str, Kind] = {
-    "mean": VECTOR,
-    "scale": VECTOR,
-    "enter": PACKED,
-    "bias": VECTOR,
-    "leave": PACKED,
-    "level": VECTOR,
-    "probabilities": YES,
-}
-AGENT = Record(
+_LAYER = ObjectOf(
+    Layer, mean=VECTOR, scale=VECTOR, enter=PACKED, bias=VECTOR, leave=PACKED, level=VECTOR, probabilities=YES
+)
+AGENT = ObjectOf(
     SymbolAgent,
     agent=TEXT,
     names=WORDS,
     window=WHOLE,
     low=VECTOR,
     high=VECTOR,
-    layer=Record(Layer, **_LAYER),
+    layer=_LAYER,
     code=PACKED,
     start=VECTOR,
     keep=NUMBER,
@@ -51,12 +30,12 @@ AGENT = Record(
 )
 
 
-def sealed(form: str, record: Record, value: Any, plan: str) -> bytes:
+def sealed(form: str, record: ObjectOf, value: Any, plan: str) -> bytes:
     """The bytes of a file with one object of a plan of this id."""
     return seal({"format": form, "plan": plan} | record.write(value))
 
 
-def of_plan(document: Mapping[str, Any], record: Record, path: Path) -> tuple[Any, str]:
+def of_plan(document: Mapping[str, Any], record: ObjectOf, path: Path) -> tuple[Any, str]:
     """The object in a file's document, and the plan's id; InvalidPlan names the file and the place."""
     rest = {name: each for name, each in document.items() if name not in ("format", "plan")}
     with file_errors(path):

@@ -10,6 +10,7 @@ The plan's id, a digest of plan.json, ties the files together. See docs/referenc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io import _formats
-from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, ByName, Kind, ListOf, Maybe
+from veilnet.io._kinds import NUMBER, PACKED, TEXT, VECTOR, WHOLE, ByName, Kind, ListOf, Maybe, ObjectOf
 from veilnet.io._sealed import digest, open_sealed, sealed_bytes
 from veilnet.io.plan_files import CENTRE as CENTRE_FILE
 from veilnet.io.plan_files import WHOLE as WHOLE_FILE
-from veilnet.io.plan_files import file_names, look_around
-from veilnet.io.plan_folder import reading, saving
-from veilnet.symbols.agent_files import AGENT, Record, of_plan, sealed
+from veilnet.io.plan_files import file_names, write_folder
+from veilnet.io.plan_folder import reading
+from veilnet.symbols.agent_files import AGENT, is_symbol_file, of_plan, sealed
 from veilnet.symbols.centre import SymbolCentre
 from veilnet.symbols.certificate import SymbolCertificate
 
@@ -38,7 +39,7 @@ class _Counts(Kind):
 
 _COUNTS = _Counts(dict, PACKED.write)
 _CLASSES = Kind(list[str | int | float | bool], list, tuple)
-CENTRE = Record(
+CENTRE = ObjectOf(
     SymbolCentre,
     public=TEXT,
     classes=_CLASSES,
@@ -51,7 +52,7 @@ CENTRE = Record(
     strength=NUMBER,
     exponent=NUMBER,
 )
-_CERTIFICATE = Record(
+_CERTIFICATE = ObjectOf(
     SymbolCertificate,
     name=TEXT,
     classes=_CLASSES,
@@ -74,8 +75,8 @@ class _OfAll(ListOf):
         return {getattr(each, "name", None) or each.agent: each for each in super().read(value, where)}
 
 
-PLAN = Record(
-    dict,
+PLAN = ObjectOf(
+    partial(dict, calibration=None),
     score=NUMBER,
     raw_score=NUMBER,
     calibration=Maybe(NUMBER),
@@ -92,15 +93,10 @@ def write_plan(plan: Any, folder: str | PathLike[str]) -> None:
     """Write a plan, the whole old one or the whole new one whenever it is interrupted."""
     target = Path(folder)
     plan_id, contents = _contents(plan)
-    if target.exists() and not target.is_dir():
-        raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
-    if (target / WHOLE_FILE).exists() and b"veilnet-symbol-plan/" not in (target / WHOLE_FILE).read_bytes()[
-        :200
-    ]:
+    whole = target / WHOLE_FILE
+    if whole.exists() and not is_symbol_file(whole.read_bytes()):
         raise InvalidPlan(f"{target}: holds another plan, whose files would be lost; choose another folder")
-    target.mkdir(parents=True, exist_ok=True)
-    with saving(target) as replace_files:
-        replace_files(contents, look_around(target, plan_id, list(contents)))
+    write_folder(target, plan_id, contents)
 
 
 def read_plan(folder: str | PathLike[str]) -> dict[str, Any]:
