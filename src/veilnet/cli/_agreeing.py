@@ -81,7 +81,7 @@ def agreement(
     refused = step_back(signed, before)
     if refused:
         return Agreement((*said, f"REFUSED: {refused}."), (), refused)
-    more = revealed_beyond(sanitizer, before)
+    more = revealed_beyond(sanitizer, signed, before)
     said += [f"MORE than the plan that was agreed to: {each}." for each in more]
     if confirm:
         accept(path, sanitizer, signed, record, confirmed=True)

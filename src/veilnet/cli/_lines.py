@@ -140,7 +140,7 @@ def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block
     return chain(first, blocks)
 
 
-def refuse_untold(source: RowSource) -> None:
+def refuse_unnumbered(source: RowSource) -> None:
     """An error for readings of which nothing tells which they are, where they come by a pipe."""
     if not source.is_regular:
         raise InvalidReading(

@@ -16,6 +16,7 @@ from veilnet.plans.in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
     from veilnet.bounds.detectability import Detectability
+    from veilnet.plans.certificate import Finding
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import Check
 
@@ -43,7 +44,7 @@ def how_found(plan: Plan) -> str:
     return f"{how}."
 
 
-def check_rows(checks: Sequence[Check], public: str) -> list[list[object]]:
+def check_rows(checks: Sequence[Check | Finding], public: str) -> list[list[object]]:
     """What was verified, in words: what, promised, found, and whether it is confirmed."""
 
     def grown(what: str, value: float | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, LOG, METRICS, ROOT, TRUST, argument, option
-from veilnet.cli._lines import USED_UP, Ending, log_as, measured, refuse_untold, speaker, with_first
+from veilnet.cli._lines import USED_UP, Ending, log_as, measured, refuse_unnumbered, speaker, with_first
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -110,7 +110,6 @@ def command(
     from veilnet.live.agent import LiveAgent, check_runnable
     from veilnet.live.connecting import read_address
     from veilnet.live.keys import Credentials
-    from veilnet.live.metrics import of_agent, of_service
     from veilnet.live.seals import agent_seal
     from veilnet.live.topics import Topics
 
@@ -125,7 +124,7 @@ def command(
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if repair_clock:
         return repair(where, name, plans.epochs, confirmed=confirm)
-    elsewhere = follow or any(each is not None for each in (readings_in, time, format, header))
+    elsewhere = follow or {readings_in, time, format, header} != {None}
     if sources:
         found = _sensor_rows(sources, plans, join, stale, source_password, elsewhere=elsewhere)
     elif join != "last" or stale is not None or source_password is not None:
@@ -136,26 +135,19 @@ def command(
     if begin:
         _begin(where, readings, credentials, budget)
     elif budget is not None:
-        raise InvalidRequest(
-            "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
-        )
+        raise InvalidRequest("--budget: a store keeps its own; leave it out, or --begin another")
     with AgentStore(where, name) as kept:
         sender, rounds = _link(kept, seal, plans, topics, credentials, address, wait)
         plans.agent = agent = LiveAgent(kept, seal, plans.sanitizer, plans.plan, rounds=rounds)
         for epoch in agent.recover():
             _say(f"epoch {epoch}: a run was ended while it was sanitized; it is reported as missed")
         sender.start()
-
-        def families() -> Families:
-            common = of_service(where, sender.is_connected, credentials.expires(), plans.until(), kept.clock)
-            return [*common, *of_agent(kept.ledger())]
-
+        families = partial(plans.families, where, kept, sender, credentials)
         try:
-            with (ending := Ending()), measured(metrics, families, lambda: plans.longest_silence, _say):
+            with (ending := Ending()), measured(metrics, families, plans.longest_silence, _say):
                 is_complete = _feed(readings, plans, agent, sender, ending)
         finally:
-            if ending.asked:
-                patience = min(_GOODBYE, patience or _GOODBYE)
+            patience = min(_GOODBYE, patience or _GOODBYE) if ending.asked else patience
             try:
                 arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
             finally:
@@ -282,7 +274,14 @@ class _Plans:
         self.agent.take_up(new, plan)
         self.epochs, self._statement = counted, statement
 
-    @property
+    def families(self, where: Path, store: AgentStore, sender: Sender, credentials: Credentials) -> Families:
+        """What there is to say of this agent in numbers."""
+        from veilnet.live.metrics import of_agent, of_service
+
+        until, heard = credentials.expires(), store.clock
+        common = of_service(where, sender.is_connected, until, self.until(), heard)
+        return [*common, *of_agent(store.ledger())]
+
     def longest_silence(self) -> float | None:
         """Seconds without a release after which something is wrong; None where nobody knows the pace."""
         return None if self.epochs.step is None else 3.0 * self.epochs.step
@@ -350,7 +349,7 @@ class _Readings:
 
         self.plans.epochs.check(self.key)
         if self.key == COUNTED:
-            refuse_untold(self.source)
+            refuse_unnumbered(self.source)
 
 
 def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, ending: Ending) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,7 @@ _DATA = argument(
     "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
 )
 _STREAM = option(
-    "--stream/--rows",
-    "A network for streams, or for single rows. Default: streams where held-out rows favour them.",
+    "--stream/--rows", "For streams, or for single rows. Default: streams where held-out rows favour them."
 )
 _REPORT = option(
     "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
@@ -109,6 +108,7 @@ def command(
         "seed": seed,
     }  # fmt: skip
     known = column_names(data)
+    agents, may_be_known = _named(agent, known), _columns(public, known)
     if symbols:
         unused = {
             "--time": time, "--group": group, "--stream": stream, "--report": report, "--independent": independent,
@@ -116,16 +116,16 @@ def command(
             "--plot": plot,
         }  # fmt: skip
         refuse_other(unused)
-        roles = _named(agent, known), _columns(public, known), _columns(private, known)
-        fit_symbols(data, *roles, out, of_symbols, json=json)
+        fit_symbols(data, agents, may_be_known, _columns(private, known), out, of_symbols, json=json)
         return
-    _refuse_without_symbols(of_symbols)
+    for name in (name.replace("_", "-") for name, value in of_symbols.items() if value is not None):
+        raise InvalidRequest(f"--{name}: it goes with --symbols; leave it out, or add that")
     report = _report_file(out, report, plot, force=force)
     private, changes = _changes(private, known)
     made = fit_report(
         data,
-        agents=_named(agent, known),
-        public=_columns(public, known),
+        agents=agents,
+        public=may_be_known,
         private=_columns(private, known),
         time=time,
         group=group,
@@ -150,13 +150,6 @@ def command(
         _tell(made.report, network, changes, out, verbose=verbose)
 
 
-def _refuse_without_symbols(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
-        if value is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise InvalidRequest(f"{option}: it goes with --symbols; leave it out, or add that")
-
-
 def _report_file(out: Path | None, report: Path | None, plot: Path | None, *, force: bool) -> Path | None:
     """Where the report goes, once it is known that neither file is in the way."""
     from veilnet.io.fit_reports import report_path
@@ -178,19 +171,15 @@ def _tell(
     from veilnet.model.log_aucs import log_in_words
     from veilnet.model.secret import change_in_words
 
-    tell(str(report))
-    if verbose:
-        tell(f"\n{_LEGEND}")
+    said = [str(report), *([_LEGEND] if verbose else [])]
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"
         what = change_in_words(secret.change, len(secret.rows), network.unit(name))
-        tell(f"\nOf {name} {what} must stay hidden ({how}): plans say how surely it is seen.")
-    for name, shown in network.log_aucs.items():
-        tell(f"\n{log_in_words(name, shown)}")
-    for note in doubt_notes(network.doubts):
-        tell(f"\n{note}")
+        said.append(f"Of {name} {what} must stay hidden ({how}): plans say how surely it is seen.")
+    said += [log_in_words(name, shown) for name, shown in network.log_aucs.items()]
+    said += [*doubt_notes(network.doubts), *([] if out is None else [f"Wrote {out}."])]
+    tell("\n\n".join(said))
     if out is not None:
-        tell(f"\nWrote {out}.")
         tell_next("check", out)
 
 
@@ -207,12 +196,13 @@ def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``name=column,column`` for each agent."""
     agents: dict[str, list[str]] = {}
     for text in given:
-        name, equals, columns = text.partition("=")
-        if not equals or not name.strip():
+        before, equals, columns = text.partition("=")
+        name = before.strip()
+        if not equals or not name:
             raise InvalidRequest(f"--agent: expected name=column,column (kitchen=T1,RH_1), found {text!r}")
-        if name.strip() in agents:
-            raise InvalidRequest(f"--agent: {name.strip()!r} is given twice; put all its columns after one =")
-        agents[name.strip()] = _split(columns, known)
+        if name in agents:
+            raise InvalidRequest(f"--agent: {name!r} is given twice; put all its columns after one =")
+        agents[name] = _split(columns, known)
     return agents
 
 
@@ -242,11 +232,9 @@ def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]
     groups: dict[str, list[str]] = {}
     for text in given:
         name, equals, columns = text.partition("=")
-        found = (
-            {name.strip(): _split(columns, known)}
-            if equals and text not in known
-            else {column: [column] for column in _split(text, known)}
-        )
+        found = {column: [column] for column in _split(text, known)}
+        if equals and text not in known:
+            found = {name.strip(): _split(columns, known)}
         for key, value in found.items():
             if key in groups:
                 raise InvalidRequest(f"--public, --private: {key!r} is given twice; leave one out")

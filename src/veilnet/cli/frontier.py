@@ -54,44 +54,28 @@ def command(
     check_file(csv)
     if privacy and private_error:
         raise InvalidRequest("--privacy and --private-error: expected one of them, found both; keep one")
-    levels = (
-        _levels(privacy, "--privacy") if privacy else _levels(private_error or [], "--private-error") or None
-    )
+    levels = _levels(privacy, "--privacy") if privacy else _levels(private_error or [], "--private-error")
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
         curve = vn.frontier(
-            model,
-            levels,
-            points=points,
-            prove=prove,
-            summed=groups(summed),
-            progress=steps.reached,
+            model, levels or None, points=points, prove=prove, summed=groups(summed), progress=steps.reached
         )
     write_plot(plot, "frontier", curve)
     if csv is not None:
         write_text(csv, curve.table())
     if json:
-        rows = [
-            {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method, "gap": p.gap}
-            | ({"detectability": detectability_json(p.plan.detectability)} if curve.seen and p.plan else {})
-            for p in curve.rows
-        ]
+        names = ("asked", "utility", "privacy", "method", "gap")
+        rows = [{name: getattr(point, name) for name in names} for point in curve.rows]
+        for row, point in zip(rows, curve.rows, strict=True):
+            if curve.seen and point.plan:
+                row["detectability"] = detectability_json(point.plan.detectability)
         print_json({"measure": curve.measure, "ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
         return
-    public = join_names(list(model.public))
     tell(curve.free_in_words)
-    proved = ["no plan does it with less than"] if prove else []
-    show(
-        table(
-            [
-                curve.measure or "every private standard error grows",
-                f"standard error of {public} then grows",
-                *proved,
-                *(["p", "u"] if paper else []),
-            ],
-            _rows(curve, prove=prove, paper=paper),
-        )
-    )
+    grows = f"standard error of {join_names(list(model.public))} then grows"
+    heads = [curve.measure or "every private standard error grows", grows]
+    heads += ["no plan does it with less than"] if prove else []
+    show(table([*heads, *(["p", "u"] if paper else [])], _rows(curve, prove=prove, paper=paper)))
     for path in (plot, csv):
         if path is not None:
             show(f"Wrote {path}")
@@ -126,14 +110,11 @@ def _rows(curve: Frontier, *, prove: bool, paper: bool) -> list[list[str]]:
     from veilnet._core.words import NOTHING, percent
 
     rows = []
-    free_point = [f"{curve.ceiling:.4g}", "0"]
-    if curve.seen:
-        rows.append([f"{curve.ceiling:.4g}", "not at all: so much is free", "", *free_point])
-    elif curve.ceiling > NOTHING:
-        free = (
-            "as much as one likes" if np.isinf(curve.ceiling) else f"up to {(1 + curve.ceiling) ** 0.5:.4g}x"
-        )
-        rows.append([free, "not at all: so much is free", "", *free_point])
+    if curve.seen or curve.ceiling > NOTHING:
+        free = f"up to {(1 + curve.ceiling) ** 0.5:.4g}x"
+        free = "as much as one likes" if np.isinf(curve.ceiling) else free
+        free = f"{curve.ceiling:.4g}" if curve.seen else free
+        rows.append([free, "not at all: so much is free", "", f"{curve.ceiling:.4g}", "0"])
     for point in curve.rows:
         grows = f"{point.asked:.4g}" if curve.seen else f"{(1 + point.asked) ** 0.5:.4g}x"
         scale = [f"{point.asked:.4g}", "" if point.plan is None else f"{point.utility:.3g}"]

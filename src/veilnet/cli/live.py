@@ -48,19 +48,18 @@ def _budget(
         for name, least in asked.items()
     }
     name, most = min(allowed.items(), key=lambda entry: entry[1])
+    left = f"a privacy of {asked[name]:g} of {name}"
     if json:
         print_json({"budget": most, "by_parameter": allowed})
-        return 0
-    if math.isinf(most):
+    elif math.isinf(most):
         show("As many releases as you like leave that much privacy: no budget is needed.")
-        return 0
-    if most < 1:
-        show(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
+    elif most < 1:
+        show(f"Not even one release leaves {left}.")
         return 1
-    tell(
-        f"{most:.0f} releases leave a privacy of {asked[name]:g} of {name}, one more does not. Begin each agent with "
-        f"--budget {most:.0f}."
-    )
+    else:
+        tell(
+            f"{most:.0f} releases leave {left}, one more does not. Begin each agent with --budget {most:.0f}."
+        )
     return 0
 
 
@@ -99,27 +98,24 @@ def _keys(
     agents, groups = _agents(plan)
     hosts, readers = tuple(host or LOOPBACK), tuple(reader or ())
     made = make_keys(out, agents, hosts=hosts, readers=readers, days=days, standby=standby)
-    make_seals(made.keys, agents, reader or (), groups)
+    make_seals(made.keys, agents, readers, groups)
     written = write_configuration(
-        made.keys.broker,
-        BrokerPlan(agents, topics, tuple(reader or ())),
-        folder=folder,
-        port=port,
-        address=None if host else "127.0.0.1",
-        persistence=persistence,
-    )
+        made.keys.broker, BrokerPlan(agents, topics, readers), folder=folder, port=port,
+        address=None if host else "127.0.0.1", persistence=persistence,
+    )  # fmt: skip
     if json:
         print_json({"folder": out, "configuration": written, "new": made.new, "kept": made.kept})
         return
-    tell(
-        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days."
+    root_too = (
+        f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}"
     )
-    tell(f"Start the broker with: mosquitto -c {written}")
-    if os.geteuid() == 0:
-        tell(
-            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}"
-        )
-    tell(f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.")
+    for sentence in (
+        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days.",
+        f"Start the broker with: mosquitto -c {written}",
+        *([root_too] if os.geteuid() == 0 else []),
+        f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.",
+    ):
+        tell(sentence)
 
 
 def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]]]:

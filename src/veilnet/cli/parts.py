@@ -45,11 +45,10 @@ def check(folder: Path = FOLDER, cluster: str | None = CLUSTER, json: bool = JSO
 
     verdict = _called(check, folder, cluster)
     if json:
-        names = ("achievable", "ceiling", "limit", "agents")
-        found = {name: getattr(verdict, name) for name in names}
+        found = {name: getattr(verdict, name) for name in ("achievable", "ceiling", "limit", "agents")}
         print_json({**found, "numbers_to_send": verdict.numbers})
-        return
-    tell(verdict)
+    else:
+        tell(verdict)
 
 
 def design(
@@ -176,16 +175,13 @@ def fuse(
         write_estimate_header(target, kind, estimate.labels)
         write_estimates(target, kind, range(1, given.rows + 1), estimate, counted=True)
         target.flush()
-    gaps, unknown = sum(map(bool, estimate.missing)), int((~estimate.estimable).any(axis=1).sum())
+    rows, gaps = given.rows, sum(map(bool, estimate.missing))
+    unknown = int((~estimate.estimable).any(axis=1).sum())
     if out is not None and json:
-        print_json(
-            {"rows": given.rows, "with_missing_agents": gaps, "not_estimable": unknown, "written": out}
-        )
+        print_json({"rows": rows, "with_missing_agents": gaps, "not_estimable": unknown, "written": out})
     elif out is not None:
-        sys.stdout.write(
-            f"Wrote {out}: {given.rows} rows, {gaps} with missing agents, "
-            f"{unknown} where something is not estimable.\n"
-        )
+        words = f"{rows} rows, {gaps} with missing agents, {unknown} where something is not estimable."
+        sys.stdout.write(f"Wrote {out}: {words}\n")
 
 
 def demo(
@@ -224,15 +220,12 @@ def demo(
         if json:
             print_json({**_as_document(plan), "verified": found.ok, "dashboard": address, "seconds": seconds})
         else:
-            tell(plan.verdict)
-            tell(
-                f"Designed in {designed:.1f} s, verified by other formulas in {seconds - designed:.1f} s: "
-                f"{'every promise confirmed' if found.ok else 'NOT confirmed'}."
+            took = f"Designed in {designed:.1f} s, verified by other formulas in {seconds - designed:.1f} s"
+            yours = (
+                "veilnet.cluster.save_parts(...), then veilnet parts design folder/ --cluster tcp://host:8786"
             )
-            tell(
-                "Your own: veilnet.cluster.save_parts(...), then veilnet parts design folder/ --cluster "
-                "tcp://host:8786"
-            )
+            confirmed = "every promise confirmed" if found.ok else "NOT confirmed"
+            tell(f"{plan.verdict}\n{took}: {confirmed}.\nYour own: {yours}")
         return 0 if found.ok else 1
 
 
@@ -282,14 +275,12 @@ def _say(words: str) -> None:
 
 def _in_words(found: Finding, public: str) -> list[object]:
     """One promise as ``veilnet verify`` tells it of a plan in one piece, but for the agents, which are counted."""
+    from veilnet.cli._views import check_rows
     from veilnet.cluster.calls import AGENTS
-    from veilnet.plans.in_words import finding_in_words, growth_in_words
 
-    figures = (found.promised, found.found)
     if found.what == AGENTS:
-        return ["agents in all parts", *(f"{each:,.0f}" for each in figures), found.ok]
-    grown = (growth_in_words(found.what, each) for each in figures)
-    return [finding_in_words(found.what, public), *grown, found.ok]
+        return ["agents in all parts", f"{found.promised:,.0f}", f"{found.found:,.0f}", found.ok]
+    return check_rows([found], public)[0]
 
 
 def _as_document(plan: PartsPlan) -> dict[str, Any]:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
-from veilnet.cli._lines import LINES_AT_ONCE, USED_UP, refuse_untold, say_unused_times, speaker, with_first
+from veilnet.cli._lines import (
+    LINES_AT_ONCE,
+    USED_UP,
+    refuse_unnumbered,
+    say_unused_times,
+    speaker,
+    with_first,
+)
 
 if TYPE_CHECKING:
     from veilnet.agent.randomness import NoiseSource
@@ -225,7 +232,7 @@ class _Run:
         if not self.plan:
             raise InvalidPlan("--store: expected a sanitizer of a plan, found one saved on its own")
         if self._key == COUNTED:
-            refuse_untold(self.source)
+            refuse_unnumbered(self.source)
         if not path.exists():
             begin_agent_store(path, name, self.budget)
         store = opened.enter_context(AgentStore(path, name))

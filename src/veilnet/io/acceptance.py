@@ -76,17 +76,20 @@ def step_back(statement: Statement, before: Accepted | None) -> str:
     return ""
 
 
-def revealed_beyond(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
-    """What a sanitizer tells beyond what was agreed to, in words."""
+def revealed_beyond(sanitizer: Sanitizer, statement: Statement, before: Accepted | None) -> tuple[str, ...]:
+    """What a signed sanitizer tells beyond what was agreed to, in words."""
     if before is None:
         return ()
-    if before.agreed is None:
+    agreed = before.agreed
+    if agreed is None:
         return ("what is remembered is of a centre, not of an agent",)
-    if sanitizer.agent != before.agreed.agent:
-        return (
-            f"it is the file of {sanitizer.agent!r}, and what was agreed to that of {before.agreed.agent!r}",
-        )
-    return what_more(sanitizer, before.agreed)
+    if sanitizer.agent != agreed.agent:
+        return (f"it is the file of {sanitizer.agent!r}, and what was agreed to that of {agreed.agent!r}",)
+    more = what_more(sanitizer, agreed)
+    # Another plan of a sum is always agreed to anew: an agent's file does not say what hides its messages.
+    if sanitizer.summed and agreed.summed and before.fingerprint != statement.sha256:
+        more += ("what the other members of its sum add is not in its file, and may be less than before",)
+    return more
 
 
 class PlanFile:
@@ -125,14 +128,6 @@ class PlanFile:
         return found, plan, signed
 
 
-def _unseen_company(sanitizer: Sanitizer | None, before: Accepted) -> tuple[str, ...]:
-    """Why another plan of a sum is always agreed to anew: an agent's file does not say what hides its messages."""
-    agreed = before.agreed
-    if sanitizer is None or sanitizer.summed is None or agreed is None or agreed.summed is None:
-        return ()
-    return ("what the other members of its sum add is not in its file, and may be less than before",)
-
-
 def accept(
     path: Path,
     sanitizer: Sanitizer | None,
@@ -153,9 +148,7 @@ def accept(
     why = step_back(statement, before)
     if why:
         raise InvalidPlan(f"{path}: refused ({why}), so nothing is sent")
-    more = () if confirmed or sanitizer is None else revealed_beyond(sanitizer, before)
-    if before is not None and before.fingerprint != statement.sha256 and not confirmed:
-        more += _unseen_company(sanitizer, before)
+    more = () if confirmed or sanitizer is None else revealed_beyond(sanitizer, statement, before)
     if more:
         place = "" if record is None else f" --accepted {record}"
         raise InvalidPlan(

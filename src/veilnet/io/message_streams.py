@@ -72,25 +72,22 @@ def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
 
 def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
     """Messages as lines; a row that is infinite says that its reading was missed."""
-    missed = [bool(numbers) and all(number == MISSED for number in numbers) for numbers in values.tolist()]
-    key = mark.key
-    if format == "csv":
+    key, as_csv, lines = mark.key, format == "csv", []
+    if as_csv:
         between = _csv_line(mark.fields)
-
-        def line(row: int, numbers: list[float], gone: bool) -> str:
-            cells = [_MISSED] * len(numbers) if gone else map(repr, numbers)
-            return ",".join([key.text(row), between, *cells]) + "\n"
-
     else:
-        agent = json.dumps(mark.agent, ensure_ascii=False)
         private = "" if mark.private else ', "private": false'
+        agent = json.dumps(mark.agent, ensure_ascii=False)
         between = f'"plan": {json.dumps(mark.short_plan)}, "agent": {agent}{private}'
-
-        def line(row: int, numbers: list[float], gone: bool) -> str:
-            content = '"missed": true' if gone else f'"values": {numbers!r}'
-            return f'{{"{key.name}": {key.json(row)}, {between}, {content}}}\n'
-
-    return "".join(map(line, rows, values.tolist(), missed)).encode()
+    for row, numbers in zip(rows, values.tolist(), strict=True):
+        missed = bool(numbers) and all(number == MISSED for number in numbers)
+        if as_csv:
+            cells = [_MISSED] * len(numbers) if missed else map(repr, numbers)
+            lines.append(",".join([key.text(row), between, *cells]) + "\n")
+        else:
+            content = '"missed": true' if missed else f'"values": {numbers!r}'
+            lines.append(f'{{"{key.name}": {key.json(row)}, {between}, {content}}}\n')
+    return "".join(lines).encode()
 
 
 class MessageReader(RowReader):

@@ -35,9 +35,7 @@ def load_network(path: str | PathLike[str]) -> Network:
     try:
         if suffix == ".npz":
             return network_from_arrays(open_arrays(source))
-        text = _reading.read_text(source)
-        document = _parse_toml(text) if suffix == ".toml" else _parse_json(text)
-        return from_document(document, source.parent)
+        return from_document(_parsed(_reading.read_text(source), suffix), source.parent)
     except (InvalidNetwork, NotObservable) as error:
         if str(error).startswith(f"{source}: "):
             raise
@@ -70,24 +68,14 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _parse_toml(text: str) -> Any:
+def _parsed(text: str, suffix: str) -> Any:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text) if suffix == ".toml" else _json.parse(text)
     except (ValueError, RecursionError) as error:
-        raise _unreadable("TOML", error) from error
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        return _json.parse(text)
-    except ValueError as error:
-        raise _unreadable("JSON", error) from error
-
-
-def _unreadable(kind: str, error: Exception) -> InvalidNetwork:
-    return InvalidNetwork(
-        f"not readable as {kind}: {error}; mend that place, or copy the file again if it was cut off"
-    )
+        raise InvalidNetwork(
+            f"not readable as {suffix[1:].upper()}: {error}; mend that place, or copy the file again if it was cut "
+            "off"
+        ) from error
 
 
 def _within_limit(pieces: Iterable[str], target: Path) -> bytes:

@@ -33,14 +33,8 @@ from veilnet.sums.handing_out import members_of
 
 T = TypeVar("T")
 
-_FILES = (
-    ".npy",
-    ".json",
-    ".toml",
-    ".csv",
-    ".zip",
-    ".html",
-)  # of which somebody expects one file, not a folder
+# of which somebody expects one file, not a folder
+_FILES = (".npy", ".json", ".toml", ".csv", ".zip", ".html")
 
 
 def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:

@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -199,27 +199,30 @@ class RowSource:
     def _parquet(self, file: IO[bytes]) -> Iterator[list[Any]]:
         parquet, types = import_module("pyarrow.parquet"), import_module("pyarrow.types")
         found = parquet.read_metadata(file)
-        self._refuse_cells(found.num_rows * found.num_columns)
         unpacked = sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))
-        refuse_oversized(Path(self.name), unpacked, ARRAY_LIMIT)
         schema = found.schema.to_arrow_schema()
         # A long text that repeats is in the file once, and stays there once.
         texts = [field.name for field in schema if types.is_string(field.type) or types.is_binary(field.type)]
-        yield schema.names
-        for batch in parquet.ParquetFile(file, read_dictionary=texts).iter_batches(_AT_ONCE):
-            yield from map(list, zip(*map(_plain_cells, batch.columns), strict=True))
+        batches = parquet.ParquetFile(file, read_dictionary=texts).iter_batches(_AT_ONCE)
+        return self._of_arrow(schema.names, found.num_rows * found.num_columns, unpacked, batches)
 
     def _feather(self, file: IO[bytes]) -> Iterator[list[Any]]:
         arrow, dataset = import_module("pyarrow"), import_module("pyarrow.dataset")
-        counted = dataset.IpcFileFormat().make_fragment(arrow.PythonFile(file)).count_rows()
+        rows = dataset.IpcFileFormat().make_fragment(arrow.PythonFile(file)).count_rows()
         file.seek(0)
         found = arrow.ipc.open_file(file)
-        self._refuse_cells(counted * len(found.schema.names))
-        refuse_oversized(Path(self.name), _unpacked(arrow, file), ARRAY_LIMIT)
-        yield found.schema.names
-        for place in range(found.num_record_batches):
-            columns = found.get_batch(place).columns
-            yield from map(list, zip(*map(_plain_cells, columns), strict=True))
+        names, batches = found.schema.names, map(found.get_batch, range(found.num_record_batches))
+        return self._of_arrow(names, rows * len(names), _unpacked(arrow, file), batches)
+
+    def _of_arrow(
+        self, names: list[str], cells: int, unpacked: int, batches: Iterable[Any]
+    ) -> Iterator[list[Any]]:
+        if 8 * cells > ARRAY_LIMIT:  # a column that repeats one number is a few bytes, whatever its length
+            raise InvalidNetwork(f"{self}: oversized, {cells:,} cells; leave out columns that are not needed")
+        refuse_oversized(Path(self.name), unpacked, ARRAY_LIMIT)
+        yield names
+        for batch in batches:
+            yield from map(list, zip(*map(_plain_cells, batch.columns), strict=True))
 
     def _xlsx(self, file: IO[bytes]) -> Iterator[list[Any]]:
         """The first sheet. A few bytes can be one of 17 billion empty cells: they are counted as they come."""
@@ -236,11 +239,6 @@ class RowSource:
                     ".parquet"
                 )
             yield [*map(_plain_cell, row), *[None] * (widest - len(row))]
-
-    def _refuse_cells(self, cells: int) -> None:
-        """A column that repeats one number is a few bytes, whatever its length."""
-        if 8 * cells > ARRAY_LIMIT:
-            raise InvalidNetwork(f"{self}: oversized, {cells:,} cells; leave out columns that are not needed")
 
     @property
     def _most_unpacked(self) -> int:

@@ -54,13 +54,12 @@ def read_columns(
     columns = read(
         table if source is None else source, wanted, [] if notes is None else notes, time, readings
     )
-    lengths = {name: values.size for name, values in columns.items()}
-    first = next(iter(lengths.values()), 0)
-    for name, length in lengths.items():
-        if length != first:
+    first = next(iter(columns), "")
+    for name, values in columns.items():
+        if values.size != columns[first].size:
             raise InvalidNetwork(
-                f"table: column {name!r} has {length} rows, {next(iter(lengths))!r} has {first}; "
-                "every column needs the same number of rows"
+                f"table: column {name!r} has {values.size} rows, {first!r} has {columns[first].size}; every column "
+                "needs the same number of rows"
             )
     return columns
 
@@ -145,8 +144,7 @@ def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str], i
     if cells.ndim != 1:
         raise InvalidNetwork(f"table: column {name!r}: expected one value per row, found shape {cells.shape}")
     if cells.dtype.kind in "biuf":
-        numbers = _of_one_number(cells.astype(np.float64), name, known, "table")
-        return _finite(numbers, f"table: column {name!r}", first_row=1)
+        return _as_numbers(cells.astype(np.float64), name, known, "table", first_row=1)
     if cells.dtype.kind not in "OUT":
         raise InvalidNetwork(
             f"table: column {name!r}: expected numbers, found {cells.dtype}; convert it first"
@@ -290,22 +288,23 @@ class _Column:
         """The column as numbers; first_row: what its first row is called in errors; is_read: by an agent."""
         if self._texts is not None:
             return _as_category(self._texts, self.name, known, where, notes, is_read)
-        numbers = np.array(self._numbers, np.float64)
-        return _finite(
-            _of_one_number(numbers, self.name, known, where),
-            f"{where}: column {self.name!r}",
-            first_row=first_row,
-        )
+        return _as_numbers(np.array(self._numbers, np.float64), self.name, known, where, first_row=first_row)
 
 
-def _of_one_number(numbers: Array, name: str, known: Sequence[str], where: str) -> Array:
-    """The numbers; of ``day:7`` 1 where the day is 7, 0 elsewhere, and NaN where it is missing."""
+def _as_numbers(numbers: Array, name: str, known: Sequence[str], where: str, *, first_row: int) -> Array:
+    """The numbers, all finite; of ``day:7`` 1 where the day is 7, 0 elsewhere, and NaN where it is missing."""
     column, one = column_of(name, known)
-    if column == name:
-        return numbers
-    if not is_number(one) or not np.any(numbers == float(one)):
-        raise InvalidNetwork(f"{where}: column {column!r} has no value {one!r}")
-    return np.where(np.isnan(numbers), np.nan, (numbers == float(one)).astype(np.float64))
+    if column != name:
+        if not is_number(one) or not np.any(numbers == float(one)):
+            raise InvalidNetwork(f"{where}: column {column!r} has no value {one!r}")
+        return np.where(np.isnan(numbers), np.nan, (numbers == float(one)).astype(np.float64))
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if infinite.size:
+        raise InvalidNetwork(
+            f"{where}: column {name!r}, row {int(infinite[0]) + first_row}: expected a finite number, found "
+            f"{numbers[infinite[0]]}"
+        )
+    return numbers
 
 
 def _as_category(
@@ -339,15 +338,6 @@ def _as_category(
             f"{advice}"
         )
     return np.array([np.nan if text is None else float(text == one) for text in texts], dtype=np.float64)
-
-
-def _finite(numbers: Array, where: str, *, first_row: int) -> Array:
-    infinite = np.flatnonzero(np.isinf(numbers))
-    if infinite.size:
-        raise InvalidNetwork(
-            f"{where}, row {int(infinite[0]) + first_row}: expected a finite number, found {numbers[infinite[0]]}"
-        )
-    return numbers
 
 
 def _refuse_repeated(names: list[str], where: str) -> list[str]:
