@@ -61,7 +61,7 @@ def speaker(verb: str) -> Callable[[str], None]:
 
 
 @contextmanager
-def measured(
+def answering(
     place: str | None,
     families: Callable[[], Families],
     quiet: Callable[[], float | None],

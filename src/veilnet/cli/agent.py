@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, LOG, METRICS, ROOT, TRUST, argument, option
-from veilnet.cli._lines import USED_UP, Ending, log_as, measured, refuse_unnumbered, speaker, with_first
+from veilnet.cli._lines import USED_UP, Ending, answering, log_as, refuse_unnumbered, speaker, with_first
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -144,7 +144,7 @@ def command(
         sender.start()
         families = partial(plans.families, where, kept, sender, credentials)
         try:
-            with (ending := Ending()), measured(metrics, families, plans.longest_silence, _say):
+            with (ending := Ending()), answering(metrics, families, plans.longest_silence, _say):
                 is_complete = _feed(readings, plans, agent, sender, ending)
         finally:
             patience = min(_GOODBYE, patience or _GOODBYE) if ending.asked else patience

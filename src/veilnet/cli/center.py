@@ -24,7 +24,7 @@ from veilnet.cli._command_line import (
     argument,
     option,
 )
-from veilnet.cli._lines import log_as, measured, speaker, stop_signal
+from veilnet.cli._lines import answering, log_as, speaker, stop_signal
 from veilnet.cli._shared import microseconds
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class _Service:
         stop = stop_signal()
         # A standby answers too, and one whose disk is full.
         place = metrics if backfill is None else None
-        with measured(place, self._families, lambda: self._centre.quiet, _say):
+        with answering(place, self._families, lambda: self._centre.quiet, _say):
             while True:
                 try:
                     return self._serve(stop, address, backfill, take_over=take_over)
