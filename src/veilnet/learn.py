@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,9 @@ __all__ = ["PublicRegressor", "SanitizingTransformer", "SymbolClassifier", "Symb
 _LEAST_NOISE = 1e-4  # of a reading's deviation, and of correlations
 _ALL = "all"
 _COMMON = "common factor"
+
+_Names = tuple[list[str], list[str]]  # of public columns, and of private ones
+_Columns = Mapping[str, np.ndarray[Any, Any]]  # agent -> places of its columns in X
 
 
 class _Sanitizing(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
@@ -288,13 +292,7 @@ def _check_private(sensitive: Any, common_factor: bool) -> None:
         raise InvalidRequest("sensitive: with common_factor=True nothing else is protected; leave one out")
 
 
-def _warn_of_doubts(
-    readings: Array,
-    public: Array,
-    private: Array,
-    names: tuple[list[str], list[str]],
-    columns: Mapping[str, np.ndarray[Any, Any]],
-) -> None:
+def _warn_of_doubts(readings: Array, public: Array, private: Array, names: _Names, columns: _Columns) -> None:
     """What ``fit`` would say of these data, be it only why it would refuse them."""
     agents = {agent: [f"{agent} {k + 1}" for k in range(mine.size)] for agent, mine in columns.items()}
     known = [f"public {name}" for name in names[0]]
@@ -348,21 +346,14 @@ def _names(given: Any, count: int, stem: str) -> list[str]:
     return [f"{stem}{k + 1}" for k in range(count)]
 
 
-def _network(
-    readings: Array,
-    public: Array,
-    private: Array,
-    names: tuple[list[str], list[str]],
-    columns: Mapping[str, np.ndarray[Any, Any]],
-) -> Network:
+def _network(readings: Array, public: Array, private: Array, names: _Names, columns: _Columns) -> Network:
     parameters = np.concatenate([public, private], axis=1)
     _refuse_few(parameters)
-    model = fit_linear(readings, parameters, least=_LEAST_NOISE)
-    return _assembled(model, readings, public.shape[1], names, columns)
+    return _assembled(fit_linear(readings, parameters, least=_LEAST_NOISE), readings, names, columns)
 
 
 def _network_with_common_factor(
-    readings: Array, public: Array, names: list[str], columns: Mapping[str, np.ndarray[Any, Any]]
+    readings: Array, public: Array, names: list[str], columns: _Columns
 ) -> Network:
     """The model with one more parameter, of variance one, that explains what the noises share most.
 
@@ -384,31 +375,17 @@ def _network_with_common_factor(
     noise = model.noise - np.outer(loading, loading)
     covariance = np.eye(public.shape[1] + 1)
     covariance[:-1, :-1] = model.covariance
-    extended = LinearModel(
-        observe=np.concatenate([model.observe, loading[:, None]], axis=1),
-        offset=model.offset,
-        noise=noise,
-        noise_shrinkage=model.noise_shrinkage,
-        mean=np.append(model.mean, 0.0),
-        covariance=covariance,
-        prior_shrinkage=model.prior_shrinkage,
-        residuals=model.residuals,
-    )
-    return _assembled(extended, readings, public.shape[1], (names, [_COMMON]), columns)
+    observe, mean = np.concatenate([model.observe, loading[:, None]], axis=1), np.append(model.mean, 0.0)
+    extended = replace(model, observe=observe, noise=noise, mean=mean, covariance=covariance)
+    return _assembled(extended, readings, (names, [_COMMON]), columns)
 
 
-def _assembled(
-    model: LinearModel,
-    readings: Array,
-    public_count: int,
-    names: tuple[list[str], list[str]],
-    columns: Mapping[str, np.ndarray[Any, Any]],
-) -> Network:
+def _assembled(model: LinearModel, readings: Array, names: _Names, columns: _Columns) -> Network:
     ends = np.cumsum([mine.size for mine in columns.values()])
-    rows = np.eye(model.mean.size)
+    rows, public_count = np.eye(model.mean.size), len(names[0])
     owners = {
-        agent: slice(int(end) - mine.size, int(end))
-        for (agent, mine), end in zip(columns.items(), ends, strict=True)
+        agent: slice(int(end) - columns[agent].size, int(end))
+        for agent, end in zip(columns, ends, strict=True)
     }
     resolution = found_resolution(readings, owners)
     return Network(

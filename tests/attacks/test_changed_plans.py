@@ -230,7 +230,7 @@ def test_a_statement_cannot_be_changed_or_borrowed(place: Path, sanitized: Sanit
         refused(sanitized(), "no valid signature by a trusted key")
     shutil.copy(target.with_name("hall.json"), target.with_name("other.json"))
     target.write_text(json.dumps(envelope | {"payloadType": "application/vnd.veilnet.plan-file+json"}))
-    refused(sanitized(), "has no version and no expiry")
+    refused(sanitized(), "with a version and an expiry")
     target.write_text(json.dumps(envelope | {"payloadType": "text/plain"}))
     refused(sanitized(), "not the signature of a file of a plan")
     target.write_text(json.dumps(envelope))

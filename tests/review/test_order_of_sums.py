@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import veilnet as vn
 from veilnet.agent.membership import Membership
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.io.acceptance import accept
+from veilnet.io.acceptance import accept, accepted_beside, read_accepted, revealed_beyond
 from veilnet.io.statements import Statement
 from veilnet.review.order import what_more
 
@@ -51,5 +51,9 @@ def test_another_plan_of_a_sum_always_asks_for_consent(tmp_path: Path) -> None:
     accept(path, member(3), signed(1, "1" * 64))  # the same file, at the next start
     with pytest.raises(vn.InvalidPlan, match="other members"):
         accept(path, member(3), signed(2, "2" * 64))
+    before = read_accepted(accepted_beside(path))
+    assert revealed_beyond(member(3), signed(1, "1" * 64), before) == ()
+    (more,) = revealed_beyond(member(3), signed(2, "2" * 64), before)  # which is what inspect shows, too
+    assert "other members" in more
     accept(path, member(3), signed(2, "2" * 64), confirmed=True)
     accept(path, member(3), signed(2, "2" * 64))

@@ -18,6 +18,7 @@ import veilnet as vn
 from helpers.symbol_table import AGENTS
 from helpers.symbol_table import symbol_table as table
 from veilnet.agent.randomness import noise_source
+from veilnet.symbols.agent import SymbolAgent
 from veilnet.symbols.agent_files import AGENT, load_agent
 from veilnet.symbols.attackers import attack
 from veilnet.symbols.files import read_centre
@@ -257,7 +258,7 @@ def test_least_leak_for_a_loss() -> None:
 
 def test_chance_gives_differential_privacy(plan: vn.SymbolPlan) -> None:
     agent = plan.agents["hall"]
-    coin = AGENT.made(**{name: getattr(agent, name) for name in AGENT.kinds} | {"keep": 0.6})
+    coin = SymbolAgent(**{name: getattr(agent, name) for name in AGENT.kinds} | {"keep": 0.6})
     rows = np.tile([[0.1, 0.2]], (20_000, 1))
     law = np.bincount(coin.send(rows, rng=1), minlength=coin.symbols) / len(rows)
     assert law.max() / law.min() == pytest.approx(np.exp(coin.epsilon), rel=0.1)

@@ -69,10 +69,10 @@ class KalmanArrays:
     U: Array
     u0: Array
     labels: tuple[str, ...]
-    F: Array | None
-    Q: Array | None
-    b: Array | None
     fusion: Fusion
+    F: Array | None = None
+    Q: Array | None = None
+    b: Array | None = None
 
     def measurement(self, messages: Mapping[str, Any] | Any) -> Measurement:
         """What arrived of one row.
@@ -155,9 +155,6 @@ def _of_rows(network: Network, sanitizers: Mapping[str, Sanitizer], fusion: Fusi
         U=network.U,
         u0=np.zeros(len(network.U)),
         labels=network.public_rows,
-        F=None,
-        Q=None,
-        b=None,
         fusion=fusion,
     )
 

@@ -97,8 +97,7 @@ class Notes:
             (self.sudden, "messages that only a sudden change explains", "used"),
         ):
             if counts.total() > _IN_FULL:
-                shown = ", ".join(f"{count} of {agent}" for agent, count in counts.items())
-                _say(f"in all, {what}: {shown}; {done}")
+                _say(f"in all, {what}: {_by_agent(counts)}; {done}")
         if sum(file.count > file.missed for file in files.values()) > 1 and 2 * self.alone > self.rows:
             _say(self._hardly_aligned(key))
         for label, count in self.outside.items():
@@ -108,8 +107,7 @@ class Notes:
                     f"{label} is outside what the fit saw of it ({number(seen.lowest)} to {number(seen.highest)}) in "
                     f"{count} of {self.rows} rows: how far off it is there nobody has measured"
                 )
-        untested = self._untested(files)
-        if untested:
+        if untested := self._untested(files):
             _say(
                 f"messages of {join_names(untested)} were believed untested: neither a prior nor other agents tell "
                 "what they should be"
@@ -141,6 +139,7 @@ class Notes:
     def summary(self, files: Mapping[str, MessageFile]) -> dict[str, Any]:
         """What was counted, for programs."""
         missed = {agent: file.missed for agent, file in files.items()}
+        of_streams = {"sudden": dict(self.sudden), "missed": missed} if self._fusion.is_stream else {}
         return {
             "rows": self.rows,
             "with_missing_agents": self.gaps,
@@ -148,19 +147,21 @@ class Notes:
             "bad_lines": self.bad,
             "received": _received(files),
             "contradicting": dict(self.contradicting),
-            **({"sudden": dict(self.sudden)} if self._fusion.is_stream else {}),
             "untested": self._untested(files),
             "changes": self.changes,
-            **({"missed": missed} if self._fusion.is_stream else {}),
+            **of_streams,
         }
 
     def in_words(self, files: Mapping[str, MessageFile]) -> str:
         """The same for people."""
-        received = ", ".join(f"{count} of {agent}" for agent, count in _received(files).items())
         return (
             f"{self.rows} rows, {self.gaps} with missing agents, {self.unknown} where something is not estimable.\n"
-            f"Received: {received}."
+            f"Received: {_by_agent(_received(files))}."
         )
+
+
+def _by_agent(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {agent}" for agent, count in counts.items())
 
 
 def _received(files: Mapping[str, MessageFile]) -> dict[str, int]:

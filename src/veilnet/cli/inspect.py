@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.cli._agreeing import agreement, promise_of
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.cli._command_line import ACCEPTED, HEAD, JSON, argument, option
 from veilnet.cli._shared import print_json, refuse_without_ledger, tell, tell_next
 
 if TYPE_CHECKING:
-    from veilnet.io.statements import Statement
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.statements import StatedPromise, Statement
     from veilnet.io.trust import Trust
 
 _CONFIRM = option("--confirm", "Agree to this signed file, though it tells more than the one before.")
@@ -69,8 +70,8 @@ def command(
         raise InvalidRequest(
             "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
         )
-    promised, promise = promise_of(sanitizer, plan, signed, summed=agent.summed is not None)
-    agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
+    promised, promise = _promise_of(sanitizer, plan, signed, summed=agent.summed is not None)
+    agreed = _agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
     if json:
         print_json(
             {
@@ -125,3 +126,83 @@ def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, 
     written = pin(sanitizer, content)
     if say:
         tell(f"Pinned in {written}: sanitize refuses any other file in its place.")
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """Whether a signed file may follow what ran before: why not, what it tells more, and what was done about it."""
+
+    lines: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    refused: str = ""
+    confirmed: bool = False
+
+    @property
+    def objection(self) -> bool:
+        """Whether sanitize would refuse the file."""
+        return bool(self.refused or (self.more and not self.confirmed))
+
+
+def _promise_of(
+    path: Path, plan: str | None, signed: Statement | None, *, summed: bool
+) -> tuple[list[str], str]:
+    """(a line for each parameter, the whole in words) of the promise signed, or stated by plan.json beside the file.
+
+    summed: whether it is of sums, whatever is stated of agents that help the centre.
+    """
+    from veilnet.plans.in_words import promise_in_words
+
+    promise, source = None if signed is None else signed.promise, "verified by its signer"
+    if promise is None:
+        promise, source = _beside(path, plan), "from plan.json, which 'veilnet verify' recomputes"
+    if promise is None:
+        return [], "The promise is not stated: ask the designer for a signed file, or for the whole plan"
+    utility, privacy, with_gaps, helped = promise.numbers()
+    left = (helped or {}) if summed else None
+    lines = promise_in_words(
+        promise.public, utility, privacy, promise.constant, with_gaps, promise.changes, left
+    )
+    seen = "sums alone" if summed else "all messages"
+    head = f"What the plan promises, against anybody who knows it and sees {seen} ({source}):"
+    return lines, "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+def _beside(path: Path, plan: str | None) -> StatedPromise | None:
+    """The promise in the plan.json beside an agent's file, if that is of the same plan."""
+    from veilnet.io.plan_files import WHOLE
+    from veilnet.io.plan_reading import read_plan_folder
+    from veilnet.io.statements import StatedPromise
+    from veilnet.plans.verification import confirmed
+
+    if plan is None or not path.with_name(WHOLE).exists():
+        return None
+    try:
+        saved = read_plan_folder(path.parent)
+        return StatedPromise.of(confirmed(saved)) if saved.plan_id == plan else None
+    except (VeilnetError, OSError):
+        return None  # what cannot be read states nothing
+
+
+def _agreement(
+    path: Path, sanitizer: Sanitizer, signed: Statement | None, record: Path | None, *, confirm: bool
+) -> _Agreement:
+    """What the record of earlier plans says of a signed file; with ``confirm`` it is agreed to from now on."""
+    if signed is None:
+        return _Agreement()
+    from veilnet.io.acceptance import accept, accepted_beside, read_accepted, revealed_beyond, step_back
+
+    said = [f"Signed as version {signed.version}, valid until {signed.expires}."]
+    before = read_accepted(record or accepted_beside(path))
+    refused = step_back(signed, before)
+    if refused:
+        return _Agreement((*said, f"REFUSED: {refused}."), (), refused)
+    more = revealed_beyond(sanitizer, signed, before)
+    said += [f"MORE than the plan that was agreed to: {each}." for each in more]
+    if confirm:
+        accept(path, sanitizer, signed, record, confirmed=True)
+        said.append("Agreed to: sanitize runs it, and what tells no more, from now on.")
+    elif more:
+        said.append("sanitize refuses it until you agree with --confirm.")
+    elif before is not None:
+        said.append("It tells no more than the plan that was agreed to.")
+    return _Agreement(tuple(said), more, "", confirm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import veilnet as vn
 from veilnet._core.errors import InvalidRequest
@@ -45,37 +46,26 @@ def command(
         raise InvalidRequest(
             f"{out}: agents and centre need the old plan until all have the new one; choose another folder"
         )
-    found = refit(
-        old,
-        data,
-        **asked,
-        time=time,
-        missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
-        accept=accept or [],
-    )
+    unchecked: Any = missing  # fit_report refuses other words
+    found = refit(old, data, **asked, time=time, missing=unchecked, accept=accept or [])
     rows, summary = found.rows, str(found)  # before anything is written: what cannot be compared is not saved
     if out is not None:
         check_destination(out, found.new.network, force=force)
         found.new.save(out, force=force)
+    report, doubts = found.calibration.report, found.new.network.doubts
     if json:
+        heads = ("what", "promised", "old_messages_now", "new_plan")
         print_json(
             {
-                "report": found.calibration.report,
+                "report": report,
                 "warnings": found.calibration.warnings,
-                "doubts": found.new.network.doubts,
-                "promises": [
-                    dict(zip(("what", "promised", "old_messages_now", "new_plan"), row, strict=True))
-                    for row in rows
-                ],
+                "doubts": doubts,
+                "promises": [dict(zip(heads, row, strict=True)) for row in rows],
                 "errors_of_the_old_centre": found.errors,
                 "rows_the_old_agents_refuse": found.refused,
                 "saved": out,
             }
         )
         return
-    tell(str(found.calibration.report))
-    for note in doubt_notes(found.new.network.doubts):
-        tell(f"\n{note}")
-    tell(f"\n{summary}")
-    if out is not None:
-        tell(f"\nWrote {out}. Give every agent its new file, and the centre its center.json.")
+    written = f"Wrote {out}. Give every agent its new file, and the centre its center.json."
+    tell("\n\n".join([str(report), *doubt_notes(doubts), summary, *([] if out is None else [written])]))

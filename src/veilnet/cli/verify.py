@@ -59,8 +59,7 @@ def command(
         )
     else:
         secrets = detectability(saved.network, saved.sanitizers) if ok else {}
-        warned = secrets_headlines(saved.network, secrets)
-        for sentence in warned:
+        for sentence in (warned := secrets_headlines(saved.network, secrets)):
             tell(sentence)
         confirmed = f"Every promise is confirmed{', in the model' if warned else ''} ({len(checks)} checks)."
         show(confirmed if ok else "NOT confirmed: do not use this plan.")

@@ -124,7 +124,8 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
             fill = partial(_fill, agent=agent, budget=budget)
             create_database(path, KIND, _SCHEMA, fill, page=_PAGE)
         except FileExistsError:
-            raise _begun(path) from None
+            check_not_begun(path)
+            raise
 
 
 def _fill(database: sqlite3.Connection, agent: str, budget: int | None) -> None:
@@ -136,14 +137,10 @@ def _fill(database: sqlite3.Connection, agent: str, budget: int | None) -> None:
 def check_not_begun(path: Path) -> None:
     """Refuse a second beginning before anything else is done for it."""
     if path.exists():
-        raise _begun(path)
-
-
-def _begun(path: Path) -> InvalidRequest:
-    return InvalidRequest(
-        f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
-        "to go on with it, or choose another name (--store)"
-    )
+        raise InvalidRequest(
+            f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
+            "to go on with it, or choose another name (--store)"
+        )
 
 
 class AgentStore(Opened):

@@ -9,7 +9,6 @@ very many agents (:mod:`veilnet.centre.streams.sum_model`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,13 @@ from veilnet.io._kinds import (
     Kind,
     ListOf,
     Maybe,
+    ObjectOf,
     Table,
     file_errors,
     matrix,
 )
 from veilnet.io._sealed import open_sealed, sealed_bytes
+from veilnet.io.network_schema import HELD_OUT
 from veilnet.model.held_out import HeldOut, read_held_out
 
 _MOST_AGENTS = 10**8
@@ -67,24 +68,14 @@ _OF_ALL: dict[str, Any] = {
             unit=TEXT,
             expected=NUMBER,
             row=Maybe(VECTOR),
-            held_out=Maybe(Table(beyond=NUMBER, lowest=NUMBER, highest=NUMBER)),
+            held_out=Maybe(HELD_OUT),
         )
     ),
     "step": Maybe(STEP),
 }
-_GROUPS = Maybe(
-    ByName(
-        Table(
-            members=WORDS,
-            threshold=WHOLE,
-            bits=WHOLE,
-            grid=VECTOR,
-            expected=Maybe(MATRIX),
-            observe=Maybe(PACKED),
-            noise=Maybe(PACKED),
-        )
-    )
-)
+_LAWS = {"expected": Maybe(MATRIX), "observe": Maybe(PACKED), "noise": Maybe(PACKED)}
+_GROUP = ObjectOf(SumParts, members=WORDS, threshold=WHOLE, bits=WHOLE, grid=VECTOR, **_LAWS)
+_GROUPS = Maybe(ByName(_GROUP))
 KINDS = {
     "rows": Table(
         **_OF_ALL,
@@ -147,7 +138,8 @@ def centre_from_bytes(content: bytes, path: Path) -> Messages:
         }
         if kind == "sum":
             return _sum_model(found, of_all)
-        of_all["sums"] = _groups(found["groups"] or {}, found["agents"])
+        of_all["sums"] = found["groups"] or {}
+        _check_groups(of_all["sums"], found["agents"])
         return (_rows_model if kind == "rows" else _stream_model)(found, of_all)
 
 
@@ -163,7 +155,7 @@ def centre_document(model: Messages) -> dict[str, Any]:
                 "unit": unit,
                 "expected": float(expected),
                 "row": row,
-                "held_out": None if label not in model.held_out else asdict(model.held_out[label]),
+                "held_out": model.held_out.get(label),
             }
             for label, unit, expected, row in zip(
                 model.labels, model.units, model.public_expected, rows, strict=True
@@ -177,25 +169,24 @@ def centre_document(model: Messages) -> dict[str, Any]:
     else:
         kind, more = "rows", _rows_values(model)
     if not isinstance(model, SumModel) and model.sums:
-        more["groups"] = {name: vars(each) for name, each in model.sums.items()}
+        more["groups"] = model.sums
     return KINDS[kind].document(FORMAT, said | more | {"kind": kind})
 
 
-def _groups(found: dict[str, Any], agents: dict[str, Any]) -> dict[str, SumParts]:
-    """What the members of groups add, every array of the right shape."""
+def _check_groups(found: dict[str, SumParts], agents: dict[str, Any]) -> None:
+    """An error where an array of what the members of groups add has not the right shape."""
     for name, each in found.items():
         if name not in agents:
             raise InvalidNetwork(f"groups.{name[:40]}: expected one of the agents")
-        count, numbers = len(each["members"]), len(agents[name]["expected"])
-        Membership(name, tuple(each["members"]), each["threshold"], each["bits"])  # refuses what is none
-        if checked_steps(each["grid"], f"groups.{name}.grid").shape != (numbers,):
+        count, numbers = len(each.members), len(agents[name]["expected"])
+        Membership(name, tuple(each.members), each.threshold, each.bits)  # refuses what is none
+        if checked_steps(each.grid, f"groups.{name}.grid").shape != (numbers,):
             raise InvalidNetwork(f"groups.{name}.grid: expected {numbers} steps")
-        laws = [each[part] for part in ("expected", "observe", "noise")]
+        laws: list[Any] = [getattr(each, part) for part in _LAWS]
         length = 0 if laws[1] is None or laws[1].ndim != 3 else laws[1].shape[2]
         shapes = [(count, numbers), (count, numbers, length), (count, numbers, numbers)]
         if any(law is not None for law in laws) and [np.shape(law) for law in laws] != shapes:
             raise InvalidNetwork(f"groups.{name}: expected expected, observe and noise of {count} members")
-    return {name: SumParts(**each) for name, each in found.items()}
 
 
 # --- rows that stand by themselves
@@ -391,7 +382,7 @@ def _public(found: dict[str, Any], length: int) -> Array:
 
 
 def _held_out(public: Sequence[dict[str, Any]]) -> dict[str, HeldOut]:
-    given = {each["name"]: HeldOut(**each["held_out"]) for each in public if each["held_out"] is not None}
+    given = {each["name"]: each["held_out"] for each in public if each["held_out"] is not None}
     return read_held_out(given, list(given))
 
 

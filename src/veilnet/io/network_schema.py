@@ -63,7 +63,7 @@ class Field:
 _SECRET = ("rows", "change", "lasts")
 _PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
 _DOUBT = ObjectOf(dict, words=TEXT, accepted=Maybe(YES))
-_HELD_OUT = ObjectOf(HeldOut, beyond=NUMBER, lowest=NUMBER, highest=NUMBER)
+HELD_OUT = ObjectOf(HeldOut, beyond=NUMBER, lowest=NUMBER, highest=NUMBER)
 _LOG_AUC = ObjectOf(LogAuc, learner=TEXT, auc=NUMBER, low=NUMBER, high=NUMBER, model=NUMBER, rows=WHOLE)
 _MEMBERS = ObjectOf(Members, agents=ListOf(TEXT), readings=ListOf(WHOLE), threshold=WHOLE, spare=WHOLE)
 
@@ -169,7 +169,7 @@ FIELDS = (
         lambda value, _numbers, name: [Doubt(key, **each) for key, each in ByName(_DOUBT).read(value, name).items()],
         tuple(_DOUBT.kinds),
     ),
-    _plain("held_out", ByName(_HELD_OUT), _HELD_OUT),
+    _plain("held_out", ByName(HELD_OUT), HELD_OUT),
     _plain("log_aucs", ByName(ByName(_LOG_AUC)), _LOG_AUC),
     _plain("members", ByName(_MEMBERS), _MEMBERS),
 )  # fmt: skip

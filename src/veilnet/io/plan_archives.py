@@ -112,13 +112,15 @@ class Archive:
 
     def network(self) -> Network:
         """The network, checked as one from a file of its own."""
-        arrays = {
-            name.removeprefix("network."): array
-            for name, array in self._arrays.items()
-            if name.startswith("network.")
-        }
+        mine = "network."
         try:
-            return network_from_arrays(arrays)
+            return network_from_arrays(
+                {
+                    name.removeprefix(mine): each
+                    for name, each in self._arrays.items()
+                    if name.startswith(mine)
+                }
+            )
         except (InvalidNetwork, NotObservable) as error:
             raise InvalidPlan(f"{self.path}: network: {error}") from error
 
@@ -133,13 +135,8 @@ class Archive:
                 raise self._changed("compression: made for another number of readings than the network says")
             if "transition" in stack and not network.is_stream:
                 raise self._changed("transition: agents keep a memory, and the network is no stream")
-        found = Mechanisms(
-            network,
-            [
-                SanitizerStack(**{name: each.get(name) for name in _STACK_ARRAYS})  # type: ignore[arg-type]
-                for each in stacks
-            ],
-        )
+        given: Any = [{name: each.get(name) for name in _STACK_ARRAYS} for each in stacks]
+        found = Mechanisms(network, [SanitizerStack(**each) for each in given])
         normal = all(
             "covariance" not in stack and np.all(np.isin(stack.get("variances", 0.0), (0.0, 1.0)))
             for stack in stacks

@@ -27,6 +27,7 @@ from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import Promise
+from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.rounding import read_bits
 from veilnet.plans.verification import SavedPlan
 from veilnet.sums.handing_out import members_of
@@ -128,26 +129,33 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
                 f"made by an earlier veilnet (its network is {str(before)[:40]!r}, known is {NETWORK!r}): design the "
                 "plan again with this one"
             )
-    proof = found["proof"]
+    proof = partial(read_proof, place(PROOF), found["proof"], found["plan"])
     return SavedPlan(
-        where=str(path),
+        **_promised(found, network, path, target / PROOF, proof),
         trouble=trouble,
         plan_id=found["plan"],
-        network=network,
         sanitizers=sanitizers,
-        method=found["method"],
-        promise=_promise(found, network, path),
-        details=found["details"],
         agent_files={
             str(target / name): (agent, _or_complaint(partial(sanitizer_files.read_sanitizer, place(name))))
             for agent, name in file_names(members_of(network)).items()
         },
         centre_file=(str(target / CENTRE), _or_complaint(partial(load_centre, place(CENTRE)))),
-        difference=partial(network_difference, other=network),
-        proof_file=None
-        if proof is None
-        else (str(target / PROOF), _or_complaint(partial(read_proof, place(PROOF), proof, found["plan"]))),
     )
+
+
+def _promised(
+    found: Mapping[str, Any], network: Network, path: Path, proof_file: Path, proof: Callable[[], Proof]
+) -> dict[str, Any]:
+    """What any shape of a plan says beside what agents send. proof: reads it, where there is one."""
+    return {
+        "where": str(path),
+        "network": network,
+        "method": found["method"],
+        "promise": _promise(found, network, path),
+        "details": found["details"],
+        "difference": partial(network_difference, other=network),
+        "proof_file": None if found["proof"] is None else (str(proof_file), _or_complaint(proof)),
+    }
 
 
 def _written(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,22 +167,14 @@ def _read_archive(path: Path) -> SavedPlan:
     archive = Archive.read(path)
     network = archive.network()
     with file_errors(path):
-        promised = PROMISES.read(archive.promises())
+        found = PROMISES.read(archive.promises())
     return SavedPlan(
-        where=str(path),
+        **_promised(found, network, path, path, partial(archive.proof, found["proof"])),
         trouble="",
         plan_id=archive.plan,
-        network=network,
         sanitizers=archive.sanitizers(network),
-        method=promised["method"],
-        promise=_promise(promised, network, path),
-        details=promised["details"],
         agent_files={},
         centre_file=None,
-        difference=partial(network_difference, other=network),
-        proof_file=None
-        if promised["proof"] is None
-        else (str(path), _or_complaint(partial(archive.proof, promised["proof"]))),
     )
 
 

@@ -12,13 +12,25 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io._formats import PROOF as FORMAT
-from veilnet.io._kinds import NUMBER, NUMBERS, PACKED, TEXT, ByName, ListOf, Maybe, Table, file_errors
+from veilnet.io._kinds import (
+    NUMBER,
+    NUMBERS,
+    PACKED,
+    TEXT,
+    ByName,
+    ListOf,
+    Maybe,
+    ObjectOf,
+    Table,
+    file_errors,
+)
 from veilnet.io._sealed import digest, open_sealed
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import Rapidities
 from veilnet.plans.lower_bound.theorem import Multipliers
 
-_MULTIPLIERS = Table(
+_MULTIPLIERS = ObjectOf(
+    Multipliers,
     weight=NUMBER,
     root=PACKED,
     public=PACKED,
@@ -27,7 +39,7 @@ _MULTIPLIERS = Table(
     heard=ListOf(PACKED),
     links=ListOf(PACKED),
 )
-_RAPIDITIES = Table(half=PACKED, proportions=PACKED)
+_RAPIDITIES = ObjectOf(Rapidities, half=PACKED, proportions=PACKED)
 PROOF = Table(
     plan=Maybe(TEXT),
     loss=NUMBER,
@@ -73,21 +85,12 @@ def proof_of(content: Mapping[str, Any], path: Path, statement: Mapping[str, Any
     several, rapidities = found["multipliers"], found["rapidities"]
     if (several is None) == (rapidities is None):
         raise InvalidPlan(f"{path}: expected either multipliers or rapidities; save the plan again")
-    given = Rapidities(**rapidities) if several is None else tuple(Multipliers(**one) for one in several)
+    given = rapidities if several is None else several
     # The statement of plan.json is the one that counts: it is what the reader of the plan sees.
     return Proof(statement["loss"], statement["privacy"], given, found["common"], found["mixed"] or {})
 
 
 def _values(proof: Proof) -> dict[str, Any]:
-    given = proof.multipliers
-    quick = isinstance(given, Rapidities)
-    return {
-        "loss": proof.loss,
-        "privacy": proof.privacy,
-        "common": proof.common,
-        "mixed": proof.mixed or None,
-        "multipliers": None
-        if isinstance(given, Rapidities)
-        else [{name: getattr(each, name) for name in _MULTIPLIERS.kinds} for each in given],
-        "rapidities": {name: getattr(given, name) for name in _RAPIDITIES.kinds} if quick else None,
-    }
+    given, mixed = proof.multipliers, proof.mixed or None
+    said = {"loss": proof.loss, "privacy": proof.privacy, "common": proof.common, "mixed": mixed}
+    return said | {"rapidities" if isinstance(given, Rapidities) else "multipliers": given}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
 from veilnet.io._formats import SANITIZER as FORMAT
-from veilnet.io._kinds import EDGES, MATRIX, STEP, TEXT, VECTOR, WHOLE, WORDS, Maybe, Table
+from veilnet.io._kinds import EDGES, MATRIX, STEP, TEXT, VECTOR, WHOLE, WORDS, Maybe, ObjectOf, Table
 from veilnet.io._sealed import open_sealed, seal, sealed_bytes
 
 SANITIZER = Table(
@@ -35,7 +34,7 @@ SANITIZER = Table(
     grid=Maybe(VECTOR),
     step=Maybe(STEP),
     memory=Maybe(Table(transition=MATRIX, gain=MATRIX, start=Maybe(MATRIX))),
-    summed=Maybe(Table(group=TEXT, members=WORDS, threshold=WHOLE, bits=WHOLE)),
+    summed=Maybe(ObjectOf(Membership, group=TEXT, members=WORDS, threshold=WHOLE, bits=WHOLE)),
 )
 
 
@@ -73,8 +72,6 @@ def values_of(sanitizer: Sanitizer) -> dict[str, Any]:
     said |= {"variances": variances} if diagonal else {"covariance": sanitizer.noise}
     if sanitizer.usual is not None:
         said["usual"] = dict(zip(("mean", "deviation"), sanitizer.usual, strict=True))
-    if sanitizer.summed is not None:
-        said["summed"] = asdict(sanitizer.summed)
     if sanitizer.memory is not None:
         said["memory"] = {name: getattr(sanitizer.memory, name) for name in ("transition", "gain", "start")}
     return said
@@ -102,7 +99,7 @@ def from_values(found: Mapping[str, Any], path: Path) -> Sanitizer:
             **{name: found[name] for name in as_they_stand},
             memory=memory,
             usual=None if usual is None else (usual["mean"], usual["deviation"]),
-            summed=None if found["summed"] is None else Membership(**found["summed"]),
+            summed=found["summed"],
         )
         if sanitizer.readings != readings:
             raise InvalidNetwork(

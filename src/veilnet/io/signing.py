@@ -37,7 +37,6 @@ except ImportError:
     raise missing_extra("signatures need their packages", "sign") from None
 
 PAYLOAD_TYPE = "application/vnd.veilnet.plan-statement+json"
-_WITHOUT_VERSION = "application/vnd.veilnet.plan-file+json"
 _MOST_BYTES = 2**26
 
 
@@ -86,17 +85,14 @@ def sign_files(
     now = now or datetime.now(UTC)
     contents = {path: path.read_bytes() for path in paths}
     there = {path: _there(path) for path in contents}
-    others = (
-        version is None
-        and days is None
-        and all(
-            found is not None
-            and found[1].sha256 == _sha256(contents[path])
-            and not found[1].complaint(now)
-            and signer.public_key.keyid not in found[0].signatures
-            for path, found in there.items()
-        )
-    )
+
+    def by_others(path: Path) -> bool:
+        envelope, stated = there[path] or (None, None)
+        if envelope is None or stated is None or signer.public_key.keyid in envelope.signatures:
+            return False
+        return stated.sha256 == _sha256(contents[path]) and not stated.complaint(now)
+
+    others = version is None and days is None and all(map(by_others, there))
     last = max((found[1].version for found in there.values() if found is not None), default=0)
     if version is not None and 0 < version <= last:
         raise InvalidRequest(
@@ -133,12 +129,11 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
     if not target.exists():
         raise InvalidPlan(f"it is not signed: there is no {target.name} beside it")
     envelope = _read_envelope(target)
-    if envelope.payload_type == _WITHOUT_VERSION:
-        raise InvalidPlan(
-            f"{target.name} has no version and no expiry, as veilnet signed before; ask the designer to sign anew"
-        )
     if envelope.payload_type != PAYLOAD_TYPE:
-        raise InvalidPlan(f"{target.name} is not the signature of a file of a plan")
+        raise InvalidPlan(
+            f"{target.name} is not the signature of a file of a plan, with a version and an expiry; ask the designer "
+            "to sign anew"
+        )
     known = []
     for pem in keys:
         try:

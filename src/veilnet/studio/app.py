@@ -72,10 +72,8 @@ def application(bench: Workbench) -> Starlette:
 
     async def wished(request: Request) -> JSONResponse:
         body, asked = await request.body(), request.path_params["wish"]
-        name, stream = (
-            request.query_params.get("name", "pasted"),
-            request.query_params.get("stream") == "true",
-        )
+        query = request.query_params
+        name, stream = query.get("name", "pasted"), query.get("stream") == "true"
         wishes: dict[str, Callable[[], None]] = {
             "example": lambda: bench.open_example(stream=stream),
             "network": lambda: bench.open_network(name, body),
@@ -96,16 +94,13 @@ def application(bench: Workbench) -> Starlette:
         return await answer(wishes[asked])
 
     def download(request: Request) -> Response:
+        page, packed = ("text/html; charset=utf-8", "report.html"), ("application/zip", "plan.zip")
         files: dict[str, Callable[[], tuple[bytes, str, str]]] = {
             "network.toml": lambda: (network_text(bench.now), "application/toml", bench.now.name),
-            "plan.zip": lambda: (plan_archive(bench.now.plan), "application/zip", "plan.zip"),
-            "report.html": lambda: (report_page(bench.now), "text/html; charset=utf-8", "report.html"),
-            "symbols.zip": lambda: (plan_archive(bench.learned.plan), "application/zip", "plan.zip"),
-            "symbols.html": lambda: (
-                report_of(bench.learned.plan).html.encode(),
-                "text/html; charset=utf-8",
-                "report.html",
-            ),
+            "plan.zip": lambda: (plan_archive(bench.now.plan), *packed),
+            "report.html": lambda: (report_page(bench.now), *page),
+            "symbols.zip": lambda: (plan_archive(bench.learned.plan), *packed),
+            "symbols.html": lambda: (report_of(bench.learned.plan).html.encode(), *page),
         }
         if request.path_params["name"] not in files:
             return Response(status_code=404)

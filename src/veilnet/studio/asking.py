@@ -63,12 +63,8 @@ class Ask:
         if not self.pays:
             return design(network, progress=progress)
         if self.loss is not None:
-            return design(
-                network,
-                utility_loss=self.loss if self.loss <= 1 else Times(self._ratio),
-                give_up=self.give_up,
-                progress=progress,
-            )
+            loss = self.loss if self.loss <= 1 else Times(self._ratio)
+            return design(network, utility_loss=loss, give_up=self.give_up, progress=progress)
         return design(network, privacy=self.targets, give_up=self.give_up, progress=progress)
 
     @property
@@ -86,12 +82,8 @@ class Ask:
         if model_error is not None:
             words += ["--model-error", repr(model_error)]
         if self.pays and self.loss is not None:
-            asked = (
-                ["--utility-loss", repr(self.loss)]
-                if self.loss <= 1
-                else ["--public-error", f"{self._ratio!r}x"]
-            )
-            words += asked
+            ratio = ["--public-error", f"{self._ratio!r}x"]
+            words += ["--utility-loss", repr(self.loss)] if self.loss <= 1 else ratio
         for name, value in self.privacy.items() if self.loss is None else ():
             kind = "auc:" if name in self.seen else "worst:" if name in self.worst else ""
             words += ["--privacy", f"{name}={kind}{value!r}"]
@@ -121,12 +113,11 @@ def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
     if not isinstance(wanted, dict):
         raise InvalidRequest("privacy: expected a privacy for each private parameter")
     read_names("privacy", list(wanted), verdict.limit, _PRIVATE)
-    asked = {name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()}
-    free = {name: each.longest.auc for name, each in verdict.detectability.items()}
-    # A slider at rest keeps what is free.
-    asked = {
-        name: value for name, value in asked.items() if (value < free[name] if name in free else value > 0)
-    }
+    free, asked = {name: each.longest.auc for name, each in verdict.detectability.items()}, {}
+    for name, given_value in wanted.items():
+        value = _number(f"privacy of {name!r}", given_value)
+        if value < free[name] if name in free else value > 0:  # a slider at rest keeps what is free
+            asked[name] = value
     kept = tuple(name for name in give_up if name not in asked)
     found = Ask(asked, worst=worst, give_up=kept, seen=tuple(name for name in asked if name in free))
     found.targets  # noqa: B018 (no AUC below that of guessing)

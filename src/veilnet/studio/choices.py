@@ -35,37 +35,26 @@ def by_search(now: Loaded) -> str:
 
 def audit_choices(now: Loaded) -> list[dict[str, Any]]:
     """The rows that attackers can be let loose on, each with what it is worth and the command that does the same."""
-    choices: list[dict[str, Any]] = [
-        {
-            "rows": "simulated",
-            "label": "rows simulated from the model",
-            "note": "Attackers that know the whole model try their best on rows drawn from it.",
-            "command": _command(None),
-        },
-        {
-            "rows": "held out",
-            "label": "rows of your own, kept aside",
-            "note": "A table with the readings and the truth about what is private, of rows that the model was not "
-            "made from. The attackers learn on some of them and are judged on the others.",
-            "command": _command(None if now.held_out is None else now.held_out.name),
-            "table": None if now.held_out is None else now.held_out.name,
-        },
+    held_out = None if now.held_out is None else now.held_out.name
+    aside = (
+        "A table with the readings and the truth about what is private, of rows that the model was not made from. "
+        "The attackers learn on some of them and are judged on the others."
+    )
+    from_model = "Attackers that know the whole model try their best on rows drawn from it."
+    choices = [
+        _choice("simulated", "rows simulated from the model", from_model, None),
+        _choice("held out", "rows of your own, kept aside", aside, held_out) | {"table": held_out},
     ]
     if now.fitted_to is not None:
-        choices.append(
-            {
-                "rows": "fitted to",
-                "label": f"the rows of {now.fitted_to.name}, which the model was made from",
-                "note": NOT_HELD_OUT[0].upper() + NOT_HELD_OUT[1:],
-                "command": _command(now.fitted_to.name),
-            }
-        )
+        name, caution = now.fitted_to.name, NOT_HELD_OUT[0].upper() + NOT_HELD_OUT[1:]
+        label = f"the rows of {name}, which the model was made from"
+        choices.append(_choice("fitted to", label, caution, name))
     return choices
 
 
-def _command(table: str | None) -> str:
-    given = [] if table is None else ["--data", table]
-    return " ".join(shlex.quote(word) for word in ["veilnet", "audit", "plan", *given])
+def _choice(rows: str, label: str, note: str, table: str | None) -> dict[str, Any]:
+    words = ["veilnet", "audit", "plan", *([] if table is None else ["--data", table])]
+    return {"rows": rows, "label": label, "note": note, "command": shlex.join(words)}
 
 
 def known_if(

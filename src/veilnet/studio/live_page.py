@@ -54,14 +54,9 @@ def live_page(store: Path) -> str:
             drawn = _class_figure(name, classes, chosen) if classes else _figure(name, unit, place, chosen)
             parts += [element("h2", shown(name)), drawn]
     parts += [element("h2", "Agents"), _agents(status)]
-    head = join(
-        [
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("title", "veilnet: a live network"),
-            element("style", Html(stylesheet())),
-        ]
-    )
+    fits = element("meta", name="viewport", content="width=device-width, initial-scale=1")
+    title, style = element("title", "veilnet: a live network"), element("style", Html(stylesheet()))
+    head = join([element("meta", charset="utf-8"), fits, title, style])
     body = element("body", element("main", *parts), class_="vn")
     return f"<!doctype html>{element('html', element('head', head), body, lang='en')}"
 
@@ -81,12 +76,11 @@ def _summary(status: Status) -> str:
     heard = [each.agent for each in status.agents if each.heard and now - each.heard < 60]
     quiet = [shown(each.agent) for each in status.agents if each.lag > 1 or not each.heard]
     refused = sum(status.refusals.values())
-    words = (
-        f"{status.epochs} epochs estimated up to epoch {status.newest}; {len(heard)} of {len(status.agents)} "
+    behind = f"behind: {join_names(quiet)}" if quiet else "nobody is behind"
+    return (
+        f"{status.epochs} epochs estimated up to epoch {status.newest}; {len(heard)} of {len(status.agents)} agents "
+        f"heard in the last minute; {behind}; {refused} messages refused."
     )
-    words += "agents heard in the last minute"
-    words += f"; behind: {join_names(quiet)}" if quiet else "; nobody is behind"
-    return f"{words}; {refused} messages refused."
 
 
 def _figure(name: str, unit: str, place: int, chosen: Sequence[dict[str, Any]]) -> Html:
@@ -185,16 +179,8 @@ def _agents(status: Status) -> Html:
         counts = (each.lag, each.messages, each.missed, each.silent, each.duplicates, each.refused)
         return (shown(each.agent), heard, *map(str, counts))
 
-    columns = (
-        "agent",
-        "last heard",
-        "epochs behind",
-        "messages",
-        "missed",
-        "silent",
-        "came again",
-        "refused",
-    )
+    counted = ("epochs behind", "messages", "missed", "silent", "came again", "refused")
+    columns = ("agent", "last heard", *counted)
     return table("What the centre knows of each agent", columns, map(row, status.agents), numeric=range(2, 8))
 
 

@@ -29,7 +29,7 @@ from veilnet.report.symbols_section import (
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import at_least, fold, grows, headline
 from veilnet.studio.choices import audit_choices, by_search, known_if
-from veilnet.studio.uploads import MOST_BYTES
+from veilnet.studio.uploads import MOST_BYTES, UploadedTable
 from veilnet.studio.workbench import Loaded, Symbols, Workbench
 from veilnet.symbols.plan import SymbolPlan
 
@@ -43,26 +43,19 @@ _MOST_PUBLIC = 3.0  # public errors so many-fold are the largest one can accept 
 
 def view(bench: Workbench) -> dict[str, Any]:
     """Everything the page shows."""
-    shown_table = bench.table
+    table, symbols, loaded = bench.table, bench.symbols, bench.loaded
     return {
         "version": bench.version,
         "most_bytes": MOST_BYTES,
         "jobs": job_states(bench),
-        "table": None
-        if shown_table is None
-        else {
-            "number": bench.opened["table"],
-            "name": shown(shown_table.name),
-            "columns": shown_table.columns,
-            "first": shown_table.first,
-        },
-        "symbols": None
-        if bench.symbols is None
-        else {"number": bench.opened["symbols"], **_symbols(bench.symbols)},
-        "loaded": None
-        if bench.loaded is None
-        else {"number": bench.opened["network"], **_loaded(bench.loaded)},
+        "table": table and {"number": bench.opened["table"], **_table(table)},
+        "symbols": symbols and {"number": bench.opened["symbols"], **_symbols(symbols)},
+        "loaded": loaded and {"number": bench.opened["network"], **_loaded(loaded)},
     }
+
+
+def _table(now: UploadedTable) -> dict[str, Any]:
+    return {"name": shown(now.name), "columns": now.columns, "first": now.first}
 
 
 def _symbols(now: Symbols) -> dict[str, Any]:
@@ -73,15 +66,11 @@ def _symbols(now: Symbols) -> dict[str, Any]:
         "Every point is a plan with a certificate of its own; they hold together: any one may be taken."
     )
     words = ["veilnet", "fit", now.name, "--symbols", "--public", plan.centre.public]
-    words += [
-        word
-        for agent in plan.agents.values()
-        for word in ("--agent", f"{agent.agent}={','.join(agent.names)}")
-    ]
-    words += [word for name in plan.certificate for word in ("--private", name)]
+    for agent in plan.agents.values():
+        words += ["--agent", f"{agent.agent}={','.join(agent.names)}"]
+    for name, each in plan.certificate.items():
+        words += ["--private", name, "--guessed", f"{name}={three_digits(each.promise)}"]
     words += ["--blocks", now.roles["blocks"]] if now.roles.get("blocks") else []
-    asked = [("--guessed", f"{name}={three_digits(each.promise)}") for name, each in plan.certificate.items()]
-    words += [word for pair in asked for word in pair]
     return {
         "name": now.name,
         "chosen": now.chosen,
@@ -100,15 +89,10 @@ def _symbols(now: Symbols) -> dict[str, Any]:
 
 
 def _choice(plan: SymbolPlan) -> str:
-    promised = [
-        f"{shown(name)} "
-        + (
-            f"right at most {at_most(each.promise)}"
-            if each.classes
-            else f"off by at least {at_least(each.promise)}"
-        )
-        for name, each in plan.certificate.items()
-    ]
+    promised = []
+    for name, each in plan.certificate.items():
+        right, off = f"right at most {at_most(each.promise)}", f"off by at least {at_least(each.promise)}"
+        promised.append(f"{shown(name)} {right if each.classes else off}")
     kind = "accuracy" if plan.centre.classes else "R²"
     return f"{join_names(promised)}: {kind} {three_digits(plan.score)}"
 
@@ -155,40 +139,30 @@ def _loaded(now: Loaded) -> dict[str, Any]:
 def _asked(now: Loaded) -> dict[str, Any]:
     """The question that was asked last, as a page would send it."""
     asked = now.searched or now.ask
-    return {
-        "privacy": dict(asked.privacy),
-        "loss": asked.loss,
-        "worst": list(asked.worst),
-        "give_up": list(asked.give_up),
-    }
+    names = {name: list(getattr(asked, name)) for name in ("worst", "give_up")}
+    return {"privacy": dict(asked.privacy), "loss": asked.loss} | names
 
 
 def _network(now: Loaded) -> dict[str, Any]:
     """What the network is, and how far it may be said to be off."""
     network = now.network
-    agents, readings = len(network.observe), sum(map(len, network.observe.values()))
-    prior = network.prior
+    words = f"{len(network.observe)} agents with {sum(map(len, network.observe.values()))} readings"
     why_not = ""
     if network.is_stream:
+        words += ", as a stream"
         why_not = "An error of the model repeats in every row of a stream, so that it does not count as noise there."
-    elif prior is None or prior.covariance is None:
+    elif network.prior is None or network.prior.covariance is None:
         why_not = (
             "What a wrong model does depends on how large x is: this network has no full prior that says so."
         )
-    return {
-        "words": f"{agents} agents with {readings} readings" + (", as a stream" if network.is_stream else ""),
-        "model_error": network.model_error,
-        "why_not": why_not,
-    }
+    return {"words": words, "model_error": network.model_error, "why_not": why_not}
 
 
 def _free(now: Loaded) -> str:
     """What privacy costs nothing, in one sentence; the least of it where there are many private parameters."""
     seen = now.verdict.detectability
-    free = sorted(
-        ((name, each) for name, each in now.verdict.ceiling.items() if name not in seen),
-        key=lambda each: each[1],
-    )[:_MOST_NAMED]
+    hidden = [(name, each) for name, each in now.verdict.ceiling.items() if name not in seen]
+    free = sorted(hidden, key=lambda each: each[1])[:_MOST_NAMED]
     grown = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
     parts = [f"the centre's error {join_names(grown)}"] if grown else []
     most = sorted(seen.items(), key=lambda each: -each[1].longest.auc)[:_MOST_NAMED]

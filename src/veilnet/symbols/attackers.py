@@ -119,15 +119,12 @@ def _tried(
         warnings.simplefilter("ignore")  # an attacker may stop before it converged
         said = attacker.fit(features[learned], targets[learned]).predict(features[~learned])
     truth = targets[~learned]
+    right = error = None
     if promise.classes:
-        losses, right, error = said != truth, float(np.mean(said == truth)), None
+        losses, right = said != truth, float(np.mean(said == truth))
     else:
         clipped = [Quantity("", each, ()).within(promise.edges).values for each in (said, truth)]
-        losses, right, error = (
-            (clipped[0] - clipped[1]) ** 2,
-            None,
-            float(np.sqrt(np.mean((said - truth) ** 2))),
-        )
+        losses, error = (clipped[0] - clipped[1]) ** 2, float(np.sqrt(np.mean((said - truth) ** 2)))
     promised = ok = None
     if rows == 1:
         promised = promise.guessed if promise.classes else promise.error

@@ -300,7 +300,5 @@ class SymbolCertificate:
 
 def whole_from_one(given: Any) -> bool:
     """Whether something is a sequence of whole numbers from 1 on."""
-    whole = int | np.integer
-    return isinstance(given, Sequence | np.ndarray) and all(
-        isinstance(k, whole) and not isinstance(k, bool) and k >= 1 for k in given
-    )
+    listed = isinstance(given, Sequence | np.ndarray)
+    return listed and all(isinstance(k, int | np.integer) and k is not True and k >= 1 for k in given)

@@ -79,10 +79,7 @@ def learn_symbols(
         raise InvalidRequest(
             "guessed, public_loss: give one of the two; the other is made as small as possible"
         )
-    learner = SymbolLearner(
-        table, agents, public, private, window=window, blocks=blocks, confidence=confidence, seed=seed,
-        progress=progress,
-    )  # fmt: skip
+    learner = SymbolLearner(table, agents, public, private, window, blocks, confidence, seed, progress)
     return learner.keeping(public_loss) if guessed is None else learner.under(guessed)
 
 
@@ -106,7 +103,6 @@ class SymbolLearner:
         agents: Mapping[str, Any],
         public: str,
         private: Any,
-        *,
         window: int = 1,
         blocks: Any = None,
         confidence: float = 0.95,
@@ -133,14 +129,11 @@ class SymbolLearner:
         silence = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), _ATTEMPTS[0][1])
         for name, each in silence.items():
             if asked[name] < each.leak:
-                what = (
-                    f"error above {three_digits(each.error)}"
-                    if each.error is not None
-                    else (f"share below {three_digits(each.leak)}")
-                )
+                what = "share below" if each.classes else "error above"
                 raise Infeasible(
                     f"guessed[{name!r}]: with {each.rows} rows in {each.blocks} independent blocks to certify, no "
-                    f"{what} can be certified even of silence; ask for less, or give more rows"
+                    f"{what} {three_digits(each.promise)} can be certified even of silence; ask for less, or give "
+                    "more rows"
                 )
         shares, judge = self._shares
         tried: list[SymbolPlan] = []
@@ -206,14 +199,11 @@ class SymbolLearner:
         Each is searched from the one before, with a smaller leak of every private quantity. Left out are those that
         another one equals or beats in everything.
         """
-        judge = self._shares[1]
+        judge, part = self._shares[1], 0.15 / len(_CURVE)
         finest, silent = judge.judge(judge.finest()), judge.judge(judge.finest(silent=True))
-        found = [Choice(judge.finest(), finest)]
+        found, leaks = [Choice(judge.finest(), finest)], list(zip(finest.leaks, silent.leaks, strict=True))
         for place, above in enumerate(_CURVE):
-            targets = [
-                none + above * (most - none) for most, none in zip(finest.leaks, silent.leaks, strict=True)
-            ]
-            part = 0.15 / len(_CURVE)
+            targets = [none + above * (most - none) for most, none in leaks]
             codes = self._search(_most_score(targets), found[-1].codes, 0.6 + place * part, part, 0.25)
             found.append(Choice(codes, judge.judge(codes)))
         merits = np.array([[each.worth.score, *np.negative(each.worth.leaks)] for each in found])
@@ -238,13 +228,11 @@ class SymbolLearner:
 
     def _curve(self) -> Array:
         """(choices, 1 + P) of each choice the score, and of each private quantity what would be certified."""
-        silence = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), 1.0).values()
-        return np.array(
-            [
-                [each.score, *(one.expected(leak) for one, leak in zip(silence, each.leaks, strict=True))]
-                for each in (choice.worth for choice in self.choices)
-            ]
-        )
+        silence, found = self._certificates(np.zeros(int(self.log.certify.sum()), np.intp), 1.0), []
+        for each in (choice.worth for choice in self.choices):
+            promised = (one.expected(leak) for one, leak in zip(silence.values(), each.leaks, strict=True))
+            found.append([each.score, *promised])
+        return np.array(found)
 
     @cached_property
     def _raw_score(self) -> float:
@@ -405,15 +393,12 @@ def edges_in_service(layer: Layer, rows: Array, code: Code, levels: Array) -> Ar
 
 def _meanings(public: Quantity, code: Code, edges: Array | None) -> list[str]:
     if edges is None:
-        groups = [
-            [str(public.classes[k]) for k in np.flatnonzero(code.labels == s)] for s in range(code.symbols)
-        ]
-        return [f"{public.name} is most likely {' or '.join(group)}" for group in groups]
+        places = [np.flatnonzero(code.labels == symbol) for symbol in range(code.symbols)]
+        groups = [" or ".join(str(public.classes[k]) for k in mine) for mine in places]
+        return [f"{public.name} is most likely {group}" for group in groups]
     cuts = [three_digits(edge) for edge in edges]
     if not cuts:
         return ["anything"]
     between = [f"between {low} and {high}" for low, high in pairwise(cuts)]
-    return [
-        f"its part of {public.name} is {where}"
-        for where in (f"below {cuts[0]}", *between, f"above {cuts[-1]}")
-    ]
+    where = [f"below {cuts[0]}", *between, f"above {cuts[-1]}"]
+    return [f"its part of {public.name} is {each}" for each in where]

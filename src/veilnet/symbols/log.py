@@ -100,18 +100,14 @@ def read_quantity(table: Any, name: str, classes: tuple[Any, ...]) -> AnyArray:
 
 def _cells(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     """name -> cells, as they stand in memory, or as text from a file."""
-    if isinstance(table, str | PathLike | RowSource):
-        header, rows = first_rows(table, sys.maxsize)
-        _refuse_absent(names, header)
-        return {name: [row[header.index(name)].strip() for row in rows] for name in names}
-    _refuse_absent(names, first_rows(table, 0)[0])
-    return {name: np.asarray(table[name]).tolist() for name in names}
-
-
-def _refuse_absent(names: Sequence[str], header: Sequence[str]) -> None:
+    in_memory = not isinstance(table, str | PathLike | RowSource)
+    header, rows = first_rows(table, 0 if in_memory else sys.maxsize)
     for name in names:
         if name not in header:
             raise InvalidRequest(f"table: no column {name!r}; its columns are {', '.join(header[:12])}")
+    if in_memory:
+        return {name: np.asarray(table[name]).tolist() for name in names}
+    return {name: [row[header.index(name)].strip() for row in rows] for name in names}
 
 
 def _quantity(name: str, cells: list[Any]) -> Quantity:
@@ -119,11 +115,11 @@ def _quantity(name: str, cells: list[Any]) -> Quantity:
     gaps = sum(is_missing(cell, among_texts=True) or cell != cell for cell in cells)
     if gaps:
         raise InvalidRequest(f"{name}: {gaps} of {len(cells)} rows have no value; leave those rows out")
-    texts = [isinstance(cell, str) for cell in cells]
-    if any(texts) and all(isinstance(cell, str) and is_number(cell) for cell in cells):
+    if cells and all(isinstance(cell, str) and is_number(cell) for cell in cells):
         whole = all(cell.lstrip("+-").isdigit() for cell in cells)
-        cells, texts = [int(cell) if whole else float(cell.replace(",", ".")) for cell in cells], []
-    numbers = not any(texts) and not all(isinstance(cell, bool) for cell in cells)
+        cells = [int(cell) if whole else float(cell) for cell in cells]
+    numbers = not any(isinstance(cell, str) for cell in cells)
+    numbers = numbers and not all(isinstance(cell, bool) for cell in cells)
     distinct = sorted(set(cells), key=lambda cell: (str(type(cell)), cell))
     if len(distinct) < 2:
         raise InvalidRequest(

@@ -93,18 +93,14 @@ class SymbolPlan(Frozen):
                 "plan: a tuple of symbols is counted twice; the plan was changed: learn it again"
             )
         windows = {each.window for each in self.agents.values()}
-        if {name: each.symbols for name, each in self.agents.items()} != self.centre.agents or len(
-            windows
-        ) > 1:
+        sizes = {name: each.symbols for name, each in self.agents.items()}
+        if sizes != self.centre.agents or len(windows) > 1:
             raise Unconfirmed("plan: the centre expects other symbols than agents send; learn it again")
         blocks = {(each.blocks, each.sample.largest) for each in self.certificate.values()}
         if len(blocks) > 1 or next(iter(blocks))[1] != self.centre.alike:
             raise Unconfirmed("plan: its certificates and centre count other blocks; learn it again")
-        if (
-            self.curve.ndim != 2
-            or self.curve.shape[1] != 1 + len(counted)
-            or not np.isfinite(self.curve).all()
-        ):
+        width = 1 + len(counted)
+        if self.curve.shape != (*self.curve.shape[:1], width) or not np.isfinite(self.curve).all():
             raise Unconfirmed("plan: its curve is not one of these private quantities; learn it again")
         doubt = sum(1 - each.confidence for each in self.certificate.values())
         if not doubt <= (1 - self.confidence) * (1 + 1e-9):
@@ -150,11 +146,8 @@ class SymbolPlan(Frozen):
     def __str__(self) -> str:
         kind = "accuracy" if self.centre.classes else "R²"
         sizes = ", ".join(f"{name} {agent.symbols}" for name, agent in self.agents.items())
-        off = (
-            ""
-            if self.calibration is None
-            else f"; stated chances are off by {self.calibration:.3f} on average"
-        )
+        off = f"; stated chances are off by {self.calibration or 0:.3f} on average"
+        off = "" if self.calibration is None else off
         lines = [
             f"{self.centre.public}: {kind} {three_digits(self.score)} from symbols, "
             f"{three_digits(self.raw_score)} from raw readings (rows held out){off}",
