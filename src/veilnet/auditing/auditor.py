@@ -61,6 +61,7 @@ from veilnet.auditing.report import LEFT_OUT, NOT_COMPUTED, AuditReport, Judgeme
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import part_of, part_on_data
 from veilnet.auditing.streams.on_data import stream_by_the_model
+from veilnet.auditing.streams.world import StreamWorld, window_rows
 from veilnet.auditing.what_if.collusion import collusion_rows
 from veilnet.auditing.what_if.dropout import dropout_rows
 from veilnet.auditing.what_if.repetition import repetition_rows
@@ -165,7 +166,7 @@ def audit(
         Section.DEPLOYED: [lambda go: deployed_rows(running, chance(Section.DEPLOYED), seed, go)],
         Section.PROMISE: [
             lambda _: certificate_rows(plan),
-            lambda _: world.second_route(planned),
+            lambda _: window_rows(world, planned) if isinstance(world, StreamWorld) else [],
             lambda go: simulation_rows(world, seen, chance(Section.PROMISE), seed, count, go),
             lambda _: exposure_rows(plan),
             lambda _: seen_rows(plan),

@@ -26,7 +26,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.differential_privacy import gaussian_epsilon
-from veilnet.auditing.measures import GrowthsInUnits, in_units
+from veilnet.auditing.measures import Compared, in_units
 from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed, noise_of, simulated, with_more_noise
@@ -147,7 +147,9 @@ def _best(name: str, curve: list[Tuned], own: Tuned, trusts: str = "") -> Baseli
 def baseline_rows(network: Network, found: list[Baseline]) -> list[Row]:
     """The plan and every other protection: errors on what is private at equal utility, utility at equal privacy."""
     errors = {
-        name: _errors(error, found) for name, error in in_units(network).items() if name in network.private
+        name: _errors(name, error, found)
+        for name, error in in_units(network).items()
+        if name in network.private
     }
     names = list(errors)
     rows = []
@@ -169,10 +171,10 @@ def baseline_rows(network: Network, found: list[Baseline]) -> list[Row]:
     ]
 
 
-def _errors(error: GrowthsInUnits, found: list[Baseline]) -> dict[str, str]:
+def _errors(name: str, error: Compared, found: list[Baseline]) -> dict[str, str]:
     """The error on a private parameter that each protection leaves at the plan's utility, by its name."""
-    points = {baseline.name: baseline.at_equal_utility for baseline in found}
-    left = {name: point.privacy[error.typical.name] for name, point in points.items() if point is not None}
+    points = {each.name: each.at_equal_utility for each in found}
+    left = {which: point.privacy[name] for which, point in points.items() if point is not None}
     return dict.fromkeys(points, _NEVER) | error.cells(left)
 
 

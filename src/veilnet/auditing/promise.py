@@ -10,11 +10,11 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, alike, number, plus_minus, times
 from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.measures import Compared
 from veilnet.auditing.row import IN_MODEL, Figure, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import CAREFUL, SquareSum
-from veilnet.auditing.world import Beside, World
-from veilnet.auditing.worlds import world_of
+from veilnet.auditing.worlds import World, world_of
 from veilnet.bounds.detectability import SEEN, Detectability, Detector
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.plans.certificate import (
@@ -30,7 +30,7 @@ from veilnet.plans.certificate import (
 from veilnet.plans.plan import Plan
 
 __all__ = [
-    "SECTION", "Beside", "certificate_rows", "certified_row", "exposure_rows", "judged_row", "most_exposed_row",
+    "SECTION", "certificate_rows", "certified_row", "exposure_rows", "judged_row", "most_exposed_row",
     "promised_in_words", "seen_rows", "simulation_rows",
 ]  # fmt: skip
 
@@ -143,7 +143,7 @@ def simulation_rows(
 
 
 def judged_row(
-    what: str, beside: Beside, found: float, law: SquareSum, chance: float, *, public: bool
+    what: str, beside: Compared, found: float, law: SquareSum, chance: float, *, public: bool
 ) -> Row:
     """A mean square error (summed over the rows of a parameter) judged by the law that the plan gives it."""
     if np.isinf(law.mean):
@@ -166,7 +166,7 @@ def judged_row(
     figures: dict[str, object] = {
         "rows": law.count,
         "effective rows": law.effective,
-        "outputs": beside.outputs,
+        "outputs": beside.rows,
     }
     figures |= {"lowest allowed": low, "highest allowed": high, "errors": errors, "unit": beside.unit}
     verdict: Judgement = "ok" if low <= found <= high else "fail"

@@ -9,68 +9,69 @@ import numpy as np
 from veilnet._core.types import Array, Integers
 from veilnet._core.words import direction_in_words
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
-from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
+from veilnet.auditing.measures import Compared, growth, in_units
 from veilnet.auditing.statistics import SquareSum
-from veilnet.auditing.streams.world import StreamWorld
+from veilnet.auditing.streams.world import StreamTrial, StreamWorld
 from veilnet.auditing.what_if.variants import simulated
-from veilnet.auditing.world import Beside, EstimatedRows, Growth, Sanitizers, Streams, World, asked_now
+from veilnet.auditing.world import EstimatedRows, Growth, KnownWorld, Sanitizers, Streams, asked_now
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, bits_revealed, knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
 
-class RowWorld(World):
+class RowWorld(KnownWorld):
     """Each row by itself."""
 
-    @cached_property
+    @property
     def learnable(self) -> RowWorld:
-        """The world in which nobody knows less of x than a wide prior says."""
-        wide = simulated(self.network)
-        return self if wide is self.network else RowWorld(wide)
+        """The world with a full prior, which attackers need who learn: nobody knows less than a wide one says."""
+        return RowWorld(simulated(self.network))
 
     def known(self, sanitizers: Sanitizers, within: Network | None = None) -> Growth:
-        """By one row of messages."""
         found = knowledge_of_factor(self.network, message_factor(within or self.network, sanitizers))
         return lambda rows, _: growth(found, rows)
 
     def raw_error(self, each: EstimatedRows) -> float:
-        """From one row of readings."""
+        """The mean square error that raw readings leave, by the model."""
         return float(np.trace(knowledge(self.network).error_covariance(each.rows)))
 
     def asked(self) -> list[EstimatedRows]:
-        """Every public and private parameter."""
+        """What the plan promises an error of."""
         return asked_now(self.network) + [
             EstimatedRows(f"attack on {name}", name, rows, public=False)
             for name, rows in self.network.private.items()
         ]
 
-    def beside(self, each: EstimatedRows) -> Beside:
-        """From one row of readings, and from none."""
-        typical = self._units[each.name].typical
-        return Beside(typical.guessing, typical.raw, typical.unit, len(each.rows))
+    def beside(self, each: EstimatedRows) -> Compared:
+        """What raw readings and guessing leave of it."""
+        return self._units[each.name]
 
     @cached_property
-    def _units(self) -> dict[str, GrowthsInUnits]:
+    def _units(self) -> dict[str, Compared]:
         return in_units(self.network)
 
     def trial(self, sanitizers: Sanitizers) -> RowTrial:
-        """Rows drawn one by one."""
+        """Draws, and the best estimator from what these sanitizers send."""
         return RowTrial(self.network, sanitizers)
 
     def exposed(self, sanitizers: Sanitizers, name: str) -> tuple[float, str]:
-        """Of one row of messages."""
+        """By how much the error variance grows along the most exposed direction of a parameter, and that in words."""
         rows = self.network.private[name]
         known = knowledge(self.network, sanitizers)
         return known.worst_growth(rows), most_exposed_direction(self.network, known, name)
 
     def bits(self, sanitizers: Sanitizers) -> dict[str, float]:
-        """By one row of messages, where the prior is full."""
+        """Bits that messages reveal of each private parameter in each row; none where the prior is not full."""
         full = self.network.prior is not None and self.network.prior.full
         return dict(bits_revealed(self.network, sanitizers)) if full else {}
 
 
 class RowTrial:
-    """Single rows, and the posterior mean from their messages (BLUE where nothing is known before)."""
+    """Single rows, and the posterior mean from their messages (BLUE where nothing is known before).
+
+    at:      the rows of each draw that are judged.
+    at_once: so many draws are made at a time.
+    """
 
     at: Integers = np.zeros(1, dtype=np.intp)
     at_once = 2048
@@ -81,25 +82,25 @@ class RowTrial:
         self._ends = np.cumsum([sanitizers[agent].sent for agent in network.agents])[:-1]
 
     def draw(self, count: int, rng: np.random.Generator) -> Streams:
-        """So many rows."""
+        """So many draws."""
         x = draw_x(self.network, rng, count)
         return Streams(x[:, None], draw_readings(self.network, x, rng)[:, None])
 
     def squares(self, drawn: Streams, messages: Array, each: EstimatedRows) -> float:
-        """Of the estimate of every row."""
+        """The squared errors, summed over draws, of which the mean over judged rows is taken."""
         parts = np.split(messages[:, 0], self._ends, axis=1)
         found = self._centre.estimate(dict(zip(self.network.agents, parts, strict=True)), each.rows)
         return float(np.sum((found - drawn.x[:, 0] @ each.rows.T) ** 2))
 
     def law(self, each: EstimatedRows, count: int) -> SquareSum:
-        """The error is normal with covariance A P̃ A', whatever x is."""
+        """The law of their mean: errors are normal with covariance A P̃ A', whatever x is; infinite without bound."""
         known = self._centre.knowledge
         if np.isinf(known.growth(each.rows)):
             return SquareSum(np.array([np.inf]), count)
         return SquareSum(np.maximum(np.linalg.eigvalsh(known.error_covariance(each.rows)), 0.0), count)
 
     def features(self, values: Array) -> Array:
-        """The numbers of the row."""
+        """(draws * judged rows, k): what an attacker is shown of messages or readings (draws, rows, numbers)."""
         return values[:, 0]
 
 
@@ -118,6 +119,10 @@ def most_exposed_direction(network: Network, known: Knowledge, name: str) -> str
     _, inner = np.linalg.eigh(half.T @ left @ half)
     names = [f"{name}[{k + 1}]" for k in range(matrix.shape[0])]
     return direction_in_words(half @ inner[:, 0] * scale, names)
+
+
+World = RowWorld | StreamWorld
+Trial = RowTrial | StreamTrial
 
 
 def world_of(network: Network) -> World:

@@ -28,7 +28,8 @@ from veilnet._core.words import counted, join_names, times
 from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.randomness import SeededNoise
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
-from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row, most_exposed_row
+from veilnet.auditing.measures import Compared
+from veilnet.auditing.promise import SECTION, certified_row, judged_row, most_exposed_row
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of, subgaussian_square_p
@@ -195,7 +196,8 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
         # The size is that which was promised, whatever the parts of the plan say now; they give its shape alone.
         law = SquareSum(spectrum * (raw * (1 + growth) / np.sum(spectrum)), len(x))
         typical = float(np.sqrt(raw / len(rows)))
-        beside = Beside(typical * float(np.sqrt(1 + guessing.growth(rows))), typical, "", len(rows))
+        guess = typical * float(np.sqrt(1 + guessing.growth(rows)))
+        beside = Compared("", len(rows), raw=typical, guessing=guess)
         share = part_of(Section.PROMISE, FALSE_ALARM) / (2 * len(asked))
         found.append(judged_row(what, beside, square, law, share, public=place == 0))
     return found

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.auditing.attack.error_rows import SquaresInUnits, slices_of
+from veilnet.auditing.attack.error_rows import slices_of
 from veilnet.auditing.attack.learners import Learner, choose_attackers, guesses_of
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.measures import InUnit
 from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import SquareSum
-from veilnet.auditing.world import EstimatedRows, World
+from veilnet.auditing.world import EstimatedRows
+from veilnet.auditing.worlds import World
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.calibration.dependence import ratio_of
 
@@ -60,7 +62,7 @@ def attacker_rows(
     for name, part in slices_of(network.private).items():
         asked = EstimatedRows(name, name, network.private[name], public=False)
         law, raw = trial.law(asked, draws - draws // 2), world.raw_error(asked)
-        units = SquaresInUnits(unit_of(network, name), len(asked.rows))
+        units = InUnit(unit_of(network, name), len(asked.rows))
         for label, answers in guesses.items():
             squares = [np.sum((guess[..., part] - goal[:, part]) ** 2, axis=1) for guess in (*answers, mean)]
             rows.append(_row(label, name, squares, law, raw, units, each))
@@ -73,7 +75,7 @@ def _row(
     squares: list[Array],
     law: SquareSum,
     raw_bound: float,
-    units: SquaresInUnits,
+    units: InUnit,
     chance: float,
 ) -> Row:
     """The row of an attack: no attacker falls below the law of the best one but for the given chance.

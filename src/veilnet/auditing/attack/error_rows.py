@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import plus_minus
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.auditing.measures import InUnit
 from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.statistics import CONFIDENCE
 from veilnet.bounds.typical_errors import unit_of
@@ -38,38 +38,9 @@ class Judged:
         return f"{self.label}{' with memory' if self.memory else ''} on {self.name}"
 
     @property
-    def in_units(self) -> SquaresInUnits:
+    def in_units(self) -> InUnit:
         """How its errors are said."""
-        return SquaresInUnits(unit_of(self.network, self.name), len(self.network.private[self.name]))
-
-
-@dataclass(frozen=True)
-class SquaresInUnits:
-    """Mean squares of a parameter with so many rows as typical errors in its unit: ``±7.2 °C``."""
-
-    unit: str
-    rows: int = 1
-
-    def __call__(self, square: float) -> str:
-        """One error."""
-        return "unbounded" if np.isinf(square) else plus_minus(np.sqrt(square / self.rows), self.unit)
-
-    def beside(self, square: float, guessing: float) -> str:
-        """An error, and which part of guessing's it is: ``±7.2 °C (92 %)``."""
-        if np.isinf(square) or guessing <= 0:
-            return self(square)
-        return f"{self(square)} ({100 * np.sqrt(square / guessing):.0f} %)"
-
-    def shown(
-        self, guessing: float, raw: float | None, promised: float | None, sent: float
-    ) -> dict[str, str]:
-        """The four errors of a row, under their headings."""
-        return {
-            "guessing": self(guessing),
-            "raw": "" if raw is None else self.beside(raw, guessing),
-            "promised": "nothing" if promised is None else self.beside(promised, guessing),
-            "sent": self.beside(sent, guessing),
-        }
+        return InUnit(unit_of(self.network, self.name), len(self.network.private[self.name]))
 
 
 def error_row(
@@ -144,7 +115,7 @@ def public_row(
     against = ratio_of(squares, np.full(len(squares), promised))
     beaten = against.chance_above(_TENTH)
     reach = against.reach(chance)
-    units = SquaresInUnits(unit_of(network, name), errors.shape[1])
+    units = InUnit(unit_of(network, name), errors.shape[1])
     verdict: Judgement = "fail" if beaten < chance else "ok" if reach <= _DOUBLE else "cannot tell"
     why = _TOO_FEW if verdict == "cannot tell" else ""
     figures = _tested(against, beaten, chance) | {"guessing": spread, "tested rows": float(len(squares))}

@@ -10,7 +10,6 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.attack.error_rows import SquaresInUnits
 from veilnet.auditing.attack.held_out import Samples, simulate
 from veilnet.auditing.attack.lattice import (
     Eavesdropper,
@@ -20,6 +19,7 @@ from veilnet.auditing.attack.lattice import (
     linear_posterior,
 )
 from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.measures import InUnit
 from veilnet.auditing.row import Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import CONFIDENCE, SquareSum
@@ -171,7 +171,7 @@ class _LatticeAttack:
         figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}
         verdict: Judgement = "fail" if beaten else "ok"
         named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
-        units = SquaresInUnits(unit_of(self.network, name), len(rows))
+        units = InUnit(unit_of(self.network, name), len(rows))
         low, high = (units(max(each, 0.0)) for each in interval)
         shown = {
             "promised": units(law.mean),

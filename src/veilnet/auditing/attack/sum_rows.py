@@ -55,7 +55,7 @@ def sum_rows(plan: Plan, chance: float, seed: int, advance: Callable[[float], No
         advance((done + 0.7) / len(groups))
         rows += lie_rows(lied_to)
         advance((done + 1.0) / len(groups))
-    return rows + _left_out_rows(plan) + _by_turns_rows(plan) if groups else []
+    return rows + _left_out_rows(plan) if groups else []
 
 
 def _terms(plan: Plan, group: str, most: int) -> Terms:
@@ -166,49 +166,40 @@ def lie_rows(terms: Terms, kind: type[SumAgent] = SumAgent) -> list[Row]:
 
 
 def _left_out_rows(plan: Plan) -> list[Row]:
-    """What is left of privacy where the centre calls as many dropped as it may, alone and with one or two agents."""
+    """What is left of privacy where the centre calls as many dropped as it may, alone and with one or two agents; and
+    where x stays as it is, and it leaves out another member in each row.
+    """
     network, units = plan.network, in_units(plan.network)
     staying = sum(group.threshold for group in network.members.values())
+
+    def row(
+        name: str,
+        what: str,
+        promised: float,
+        found: float,
+        out: str,
+        who: tuple[str, ...],
+        exact: bool | None,
+    ) -> Row:
+        growths = {"raw readings": 0.0, "whole sums (promised)": promised, "what it can know": found}
+        figures = {} if exact is None else {"who": list(who), "exact": exact}
+        why = "Found agent by agent, those left out counted as if they helped." if exact is False else ""
+        shown = {"left out": out, "who helps": _named(who)}
+        return units[name].row(SECTION, f"{name}, {what}", growths, why=why, figures=figures, shown=shown)
+
     rows = []
     for helping in range(min(3, staying)):
-        for name, found in worst_left_out(network, plan.sanitizers, helping).items():
-            compared = {
-                "guessing": units[name].guessing,
-                "raw readings": 0.0,
-                "whole sums (promised)": plan.privacy[name],
-                "what it can know": found.privacy,
-            }
-            helps = f", {counted(helping, 'agent')} help{'s' if helping == 1 else ''} it" if helping else ""
-            what = f"{name}, the centre leaves out whom it likes{helps}"
-            shown = {"left out": _named(found.dropped), "who helps": _named(found.agents)}
-            figures = units[name].figures(compared) | {"who": list(found.agents), "exact": found.exact}
-            why = "" if found.exact else "Found agent by agent, those left out counted as if they helped."
-            shown |= units[name].cells(compared)
-            rows.append(
-                Row(SECTION, what, plan.privacy[name], found.privacy, "info", why, None, figures, shown)
-            )
-    return rows
-
-
-def _by_turns_rows(plan: Plan) -> list[Row]:
-    """What is left where x stays as it is, and the centre leaves out another member in each row."""
-    network, units = plan.network, in_units(plan.network)
-    whole, lacking = (
-        left_by_turns(network, plan.sanitizers, ROWS_OF_CONSTANT, whole=each) for each in (True, False)
-    )
-    rows = []
-    for name, found in lacking.items():
-        compared = {
-            "guessing": units[name].guessing,
-            "raw readings": 0.0,
-            "whole sums (promised)": whole[name],
-            "what it can know": found,
-        }
-        what = f"{name}, {ROWS_OF_CONSTANT} rows of a constant x, and another member is missing in each"
-        shown = {"left out": "each in turn", "who helps": "nobody", **units[name].cells(compared)}
-        figures = units[name].figures(compared)
-        rows.append(Row(SECTION, what, whole[name], found, "info", "", None, figures, shown))
-    return rows
+        helps = f", {counted(helping, 'agent')} help{'s' if helping == 1 else ''} it" if helping else ""
+        what = f"the centre leaves out whom it likes{helps}"
+        for name, each in worst_left_out(network, plan.sanitizers, helping).items():
+            whole, out = plan.privacy[name], _named(each.dropped)
+            rows.append(row(name, what, whole, each.privacy, out, each.agents, each.exact))
+    turns = (left_by_turns(network, plan.sanitizers, ROWS_OF_CONSTANT, whole=each) for each in (True, False))
+    of_whole, lacking = turns
+    what = f"{ROWS_OF_CONSTANT} rows of a constant x, and another member is missing in each"
+    return rows + [
+        row(name, what, of_whole[name], found, "each in turn", (), None) for name, found in lacking.items()
+    ]
 
 
 def _named(agents: tuple[str, ...]) -> str:

@@ -20,11 +20,12 @@ from veilnet._core.types import Array, Integers
 from veilnet._core.words import alike
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.memory import around, spans_for
+from veilnet.auditing.measures import Compared
 from veilnet.auditing.row import Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import SquareSum
 from veilnet.auditing.streams.window import Window, draw_streams
-from veilnet.auditing.world import Beside, EstimatedRows, Growth, Sanitizers, Streams, When, World, asked_now
+from veilnet.auditing.world import EstimatedRows, Growth, KnownWorld, Sanitizers, Streams, When, asked_now
 from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.share_sums import raw_where_determined
@@ -69,14 +70,17 @@ def filtered(network: Network, sanitizers: Mapping[str, Sanitizer] | None = None
     return Filtered(network, steady_state(system))
 
 
-class StreamWorld(World):
-    """The world of a network with dynamics."""
-
-    late = " with hindsight"
+class StreamWorld(KnownWorld):
+    """The world of a network with dynamics; its methods are those of rows by themselves."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         self._trials: list[tuple[Sanitizers, StreamTrial]] = []
+
+    @property
+    def learnable(self) -> StreamWorld:
+        """The same: of a stream attackers know the law of the long run."""
+        return self
 
     @cached_property
     def raw(self) -> Filtered:
@@ -103,13 +107,12 @@ class StreamWorld(World):
             found.append(EstimatedRows(f"attack on {name}, now", name, rows, public=False, when="now"))
         return found
 
-    def beside(self, each: EstimatedRows) -> Beside:
+    def beside(self, each: EstimatedRows) -> Compared:
         """From raw streams and from none, each by its own rule: now, or with hindsight."""
         left = np.sqrt(self.raw_error(each) / len(each.rows))
         grown = 1.0 + silent_stream(self.network).growth(each.rows, hindsight=each.when == "hindsight")
-        return Beside(
-            float(left * np.sqrt(grown)), float(left), unit_of(self.network, each.name), len(each.rows)
-        )
+        unit = unit_of(self.network, each.name)
+        return Compared(unit, len(each.rows), raw=float(left), guessing=float(left * np.sqrt(grown)))
 
     def trial(self, sanitizers: Sanitizers) -> StreamTrial:
         """Streams with a window that is long enough; made once for the same sanitizers."""
@@ -118,10 +121,6 @@ class StreamWorld(World):
                 return trial
         self._trials.append((sanitizers, StreamTrial(long_enough(self.network, sanitizers))))
         return self._trials[-1][1]
-
-    def second_route(self, sanitizers: Sanitizers) -> list[Row]:
-        """The steady errors, written out over a window."""
-        return window_rows(self, sanitizers)
 
     def exposed(self, sanitizers: Sanitizers, name: str) -> tuple[float, str]:
         """With hindsight; which combination it is has no words."""

@@ -9,6 +9,7 @@ as much as the readings themselves.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -18,8 +19,8 @@ from veilnet._core.linalg import solve_lower
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.measures import GrowthsInUnits, in_units
-from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.measures import Compared, in_units, kept
+from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
@@ -32,8 +33,7 @@ from veilnet.auditing.what_if.subsets import (
     worst_set,
 )
 from veilnet.auditing.what_if.variants import changed
-from veilnet.auditing.world import World
-from veilnet.auditing.worlds import world_of
+from veilnet.auditing.worlds import World, world_of
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.sums.collusion import worst_collusion
@@ -85,103 +85,109 @@ def collusion_rows(
     advance: Callable[[float], None],
 ) -> list[Row]:
     """Privacy left by each single agent and by the worst set of up to ``colluding`` agents."""
-    if network.members:
-        return _rows_of_members(network, sanitizers, colluding, least_privacy, advance)
     world, units = world_of(network), in_units(network)
-    sizes = range(1, min(colluding, network.S) + 1)
     noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
     kinds: tuple[Betrayal, ...] = ("readings", "noise") if noisy else ("readings",)
-    bare = _Study(world, {}, "readings")
+    studies: list[_Study | _Members] = [_Study(world, sanitizers, betrays) for betrays in kinds]
+    most = min(colluding, network.S)
+    if network.members:
+        studies, most = [_Members(world, sanitizers)], min(colluding, len(members_of(network)) - 1)
     rows = []
-    for turn, betrays in enumerate(kinds):
-        study = _Study(world, sanitizers, betrays)
-        for size in sizes:
+    for turn, study in enumerate(studies):
+        for size in range(1, most + 1):
             rows += [
-                _collusion_row(study, bare, units[name], size, least_privacy.get(name))
-                for name in network.private
+                _collusion_row(units[name], name, size, study, each, least_privacy.get(name))
+                for name, each in study.hurt(size).items()
             ]
-            advance((turn * len(sizes) + size) / (len(kinds) * len(sizes)))
+            advance((turn * most + size) / (len(studies) * most))
     return rows
 
 
-def _rows_of_members(
-    network: Network,
-    sanitizers: Mapping[str, Sanitizer],
-    colluding: int,
-    least_privacy: Mapping[str, float],
-    advance: Callable[[float], None],
-) -> list[Row]:
-    """The same where groups add up: the centre takes what members hand over out of the sum."""
-    units, rows = in_units(network), []
-    promised = world_of(network).privacies(sanitizers, network)
-    many = range(1, min(colluding, len(members_of(network)) - 1) + 1)
-    for size in many:
-        for name, found in worst_collusion(network, sanitizers, size).items():
-            compared = {
-                "guessing": units[name].guessing,
-                "raw readings": 0.0,
-                "nobody helps (promised)": promised[name],
-                "they help": found.privacy,
-            }
-            figures = units[name].figures(compared) | {"who": list(found.agents), "exact": found.exact}
-            least = least_privacy.get(name)
-            verdict: Judgement = "info"
-            if least is not None:
-                verdict = "fail" if found.privacy < least else "ok" if found.exact else "warn"
-                figures["least privacy"] = least
-            hands = "one agent hands" if size == 1 else f"{size} agents hand"
-            why = "" if found.exact else "Found agent by agent: another set may leave less."
-            shown = {"who helps": join_names(list(found.agents))} | units[name].cells(compared)
-            what = f"{name}, {hands} over readings and draws"
-            rows.append(Row(SECTION, what, promised[name], found.privacy, verdict, why, None, figures, shown))
-        advance(size / len(many))
-    return rows
+@dataclass(frozen=True)
+class _Hurt:
+    """What is left of one parameter when the worst set of agents colludes.
 
-
-def _collusion_row(study: _Study, bare: _Study, error: GrowthsInUnits, size: int, least: float | None) -> Row:
-    """What is left of the privacy of one parameter when the worst set of so many agents colludes.
-
-    bare: the same agents where nobody sanitizes; below 0 where their readings lose the dither that raw ones have.
+    who:      that set, and whether no other one of its size is worse.
+    promised: p_j when nobody does; left: when they do; raw: when they do and nobody sanitizes.
+    lowest:   no set of this size leaves less, where that is known.
+    figures:  what else was computed.
     """
-    network, name = study.network, error.typical.name
-    worst = study.worst(name, size)
-    colluders = [network.agents[k] for k in worst.agents]
-    promised, left, raw = (
-        each[name] for each in (study.left(), study.left(*worst.agents), bare.left(*worst.agents))
-    )
-    compared = {
-        "guessing": error.guessing,
-        "raw readings": raw,
-        "nobody helps (promised)": promised,
-        "they help": left,
-    }
-    figures = error.figures(compared) | {"who": colluders, "exact": worst.exact}
-    if size == 1 and network.S <= MOST_SINGLE:
-        figures["single agents"] = {agent: study.left(k)[name] for k, agent in enumerate(network.agents)}
-    lowest, why = left, ""
-    if not worst.exact:
-        why = "Found greedily: another set may leave less."
-        if not network.is_stream:
-            figures["no set of this size leaves less than"] = lowest = study.least(name, size)
-            why = f"Found greedily; no set of {size} brings it below {error.cells({'': lowest})['']}."
-    verdict: Judgement = "info"
+
+    who: Sequence[str]
+    exact: bool
+    promised: float
+    left: float
+    raw: float = 0.0
+    lowest: float | None = None
+    figures: Mapping[str, object] = field(default_factory=dict)
+
+
+def _collusion_row(
+    error: Compared, name: str, size: int, study: _Study | _Members, found: _Hurt, least: float | None
+) -> Row:
+    why = ""
+    if not found.exact:
+        why = f"Found {study.way}: another set may leave less."
+        if found.lowest is not None:
+            lowest = error.cells({"": found.lowest})[""]
+            why = f"Found {study.way}; no set of {size} brings it below {lowest}."
+    figures: dict[str, object] = {"who": list(found.who), "exact": found.exact, **found.figures}
     if least is not None:
-        verdict = "fail" if left < least else "warn" if lowest < least else "ok"
         figures["least privacy"] = least
         why = f"{error.cells({'': least})['']} has to remain. {why}".rstrip()
     many, hand = ("one agent", "hands") if size == 1 else (f"{size} agents", "hand")
-    what = f"{name}, {many} {hand} over {study.betrays}"
-    shown = {"who helps": join_names(colluders)} | error.cells(compared)
-    return Row(SECTION, what, promised, left, verdict, why, None, figures, shown)
+    lowest_left = found.left if found.exact else -np.inf if found.lowest is None else found.lowest
+    growths = {"raw readings": found.raw, "nobody helps (promised)": found.promised, "they help": found.left}
+    return error.row(
+        SECTION, f"{name}, {many} {hand} over {study.betrays}", growths, kept(found.left, least, lowest_left), why,
+        figures=figures, shown={"who helps": join_names(list(found.who))},
+    )  # fmt: skip
+
+
+class _Members:
+    """Members of groups that add up: the centre takes what they hand over out of the sum."""
+
+    betrays, way = "readings and draws", "agent by agent"
+
+    def __init__(self, world: World, sanitizers: Mapping[str, Sanitizer]) -> None:
+        self.network, self.sanitizers = world.network, sanitizers
+        self._promised = world.privacies(sanitizers)
+
+    def hurt(self, size: int) -> dict[str, _Hurt]:
+        """Each parameter at the worst set of so many."""
+        worst = worst_collusion(self.network, self.sanitizers, size)
+        return {
+            name: _Hurt(found.agents, found.exact, self._promised[name], found.privacy)
+            for name, found in worst.items()
+        }
 
 
 class _Study:
     """One kind of betrayal: what sets of agents leave, each evaluated once, and the worst ones."""
 
+    way = "greedily"
+
     def __init__(self, world: World, sanitizers: Mapping[str, Sanitizer], betrays: Betrayal) -> None:
         self.world, self.sanitizers, self.betrays = world, sanitizers, betrays
         self.network = world.network
+        self._bare = _Study(world, {}, "readings") if sanitizers else self
         self._found: dict[tuple[int, ...], dict[str, float]] = {}
+
+    def hurt(self, size: int) -> dict[str, _Hurt]:
+        """Each parameter at the worst set of so many agents."""
+        return {name: self._hurt(name, size) for name in self.network.private}
+
+    def _hurt(self, name: str, size: int) -> _Hurt:
+        """One parameter; ``raw`` is below 0 where readings lose the dither that raw ones have."""
+        network, worst = self.network, self.worst(name, size)
+        colluders = [network.agents[k] for k in worst.agents]
+        lowest, figures = None, dict[str, object]()
+        if size == 1 and network.S <= MOST_SINGLE:
+            figures["single agents"] = {agent: self.left(k)[name] for k, agent in enumerate(network.agents)}
+        if not worst.exact and not network.is_stream:
+            figures["no set of this size leaves less than"] = lowest = self.least(name, size)
+        left, raw = (each.left(*worst.agents)[name] for each in (self, self._bare))
+        return _Hurt(colluders, worst.exact, self.left()[name], left, raw, lowest, figures)
 
     def left(self, *places: int) -> dict[str, float]:
         """p_j of every private parameter when the agents in these places collude."""

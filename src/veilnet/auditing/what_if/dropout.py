@@ -23,8 +23,7 @@ from veilnet.auditing.what_if.subsets import (
     direct_errors,
     worst_set,
 )
-from veilnet.auditing.world import World
-from veilnet.auditing.worlds import world_of
+from veilnet.auditing.worlds import World, world_of
 from veilnet.model.network import Network
 
 SECTION = Section.DROPOUT.heading

@@ -23,8 +23,8 @@ from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
-from veilnet.auditing.row import Judgement, Row
+from veilnet.auditing.measures import Compared, growth, in_units, kept
+from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed
 from veilnet.auditing.worlds import world_of
@@ -122,12 +122,21 @@ def repetition_rows(
                 again: growth(repeated(network, sanitizers, count, again), matrix) for again in ways
             }
             raw = growth(repeated(network, {}, count), matrix)
-            rows.append(_after(units[name], count, promised, raw, after, least_privacy.get(name)))
+            least = least_privacy.get(name)
+            why = "" if least is None else f"{units[name].cells({'': least})['']} has to remain."
+            growths = {
+                "raw, as often": raw,
+                "sent once (promised)": promised,
+                "sent so often": after["fresh"],
+            }
+            verdict, figures = kept(after["fresh"], least), {**after, "as many raw releases": raw}
+            what = f"{name}, {count} releases"
+            rows.append(units[name].row(SECTION, what, growths, verdict, why, figures=figures))
         least = least_privacy.get(name, promised / 2 if np.isfinite(promised) else 1.0)
         crossed: dict[str, float] = {
             again: releases_until(network, sanitizers, name, least, again) for again in ways
         }
-        crossings.append(_crossing(units[name], least, crossed))
+        crossings.append(_crossing(name, units[name], least, crossed))
     return rows + crossings
 
 
@@ -146,36 +155,13 @@ def _counted_already(network: Network, sanitizers: Mapping[str, Sanitizer]) -> l
     return rows
 
 
-def _after(
-    error: GrowthsInUnits,
-    count: int,
-    promised: float,
-    raw: float,
-    after: Mapping[str, float],
-    least: float | None,
-) -> Row:
-    """What so many releases leave of one parameter, beside as many raw ones."""
-    name, left = error.typical.name, after["fresh"]
-    compared = {
-        "guessing": error.guessing,
-        "raw, as often": raw,
-        "sent once (promised)": promised,
-        "sent so often": left,
-    }
-    shown = error.cells(compared)
-    verdict: Judgement = "info" if least is None else "fail" if left < least else "ok"
-    why = "" if least is None else f"{error.cells({'': least})['']} has to remain."
-    figures: dict[str, object] = {**after, "as many raw releases": raw, **error.figures(compared)}
-    return Row(SECTION, f"{name}, {count} releases", promised, left, verdict, why, None, figures, shown)
-
-
-def _crossing(error: GrowthsInUnits, least: float, crossed: Mapping[str, float]) -> Row:
+def _crossing(name: str, error: Compared, least: float, crossed: Mapping[str, float]) -> Row:
     """How many releases it takes until the error falls below a floor, for each way to release again."""
-    name, floor = error.typical.name, error.cells({"": least})[""]
+    floor = error.cells({"": least})[""]
     when = {
         _IN_WORDS[again]: "never" if np.isinf(count) else f"at release {count:.0f}"
         for again, count in crossed.items()
     }
-    figures = {"least privacy": least, "floor": error.error(least), "unit": error.typical.unit, **crossed}
+    figures = {"least privacy": least, "floor": error.error(least), "unit": error.unit, **crossed}
     what = f"{name}, error falls below {floor}"
     return Row(SECTION, what, None, crossed["fresh"], "info", figures=figures, shown=when)

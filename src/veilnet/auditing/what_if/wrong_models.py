@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from veilnet._core.words import times
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import LinearCentre
-from veilnet.auditing.measures import GrowthsInUnits, growth, in_units
+from veilnet.auditing.measures import Compared, growth, in_units
 from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.world import WindowCentre, long_enough
@@ -101,13 +101,6 @@ class Outcome:
     raw_loss: float = 0.0
 
 
-class MistakenCentre(Protocol):
-    """A centre that goes on estimating u by the plan's model."""
-
-    def error(self, truth: Network) -> float | None:
-        """Its mean square error where another network is true; None where it is taken to notice."""
-
-
 class RowCentre:
     """The plan's estimate from one row of messages, û = U m + A (z - C H m); only where its prior is full."""
 
@@ -128,7 +121,9 @@ class RowCentre:
         self._added = sum(float(np.sum((w @ s.noise) * w)) for w, s in zip(parts, sent, strict=True))
 
     def error(self, truth: Network) -> float | None:
-        """The mean square error of û, which is (A C H_t - U)(x - m) + A C (H_t - H) m + A (C n + ξ)."""
+        """The mean square error of û, which is (A C H_t - U)(x - m) + A C (H_t - H) m + A (C n + ξ), where another
+        network is true; None where the centre is taken to notice.
+        """
         if self._combined is None or truth.prior is None or truth.prior.covariance is None:
             return None
         off = self._combined @ truth.H - truth.measured
@@ -148,7 +143,7 @@ class WrongModel:
     sanitizers: Mapping[str, Sanitizer]
 
     @cached_property
-    def _centres(self) -> tuple[MistakenCentre, MistakenCentre]:
+    def _centres(self) -> tuple[RowCentre | WindowCentre, ...]:
         """The centre that is given messages, and the same one given raw readings."""
         bare = mechanisms(self.network, None)
         if not self.network.is_stream:
@@ -322,13 +317,12 @@ def attacker_rows(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list
         }
         for name, matrix in network.private.items():
             growths = {heading: growth(each, matrix) for heading, each in known.items()}
-            rows.append(_knew_more(units[name], label, growths, growth(promised, matrix)))
+            rows.append(_knew_more(name, units[name], label, growths, growth(promised, matrix)))
     return rows
 
 
-def _knew_more(error: GrowthsInUnits, label: str, growths: Mapping[str, float], promised: float) -> Row:
+def _knew_more(name: str, error: Compared, label: str, growths: Mapping[str, float], promised: float) -> Row:
     """One row; ``growths`` are of guessing, raw readings and what is sent, each with the same head start."""
-    name = error.typical.name
     left = (1.0 + growths["what is sent"]) / (1.0 + growths["raw readings"]) - 1.0
     cells = error.cells(growths)
     shown = cells | {"standard error grows, raw to sent": times(1 + left)}
