@@ -12,7 +12,7 @@ from helpers.networks import random_network
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.memory import around, reach_of, spans_for
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import part_of, part_on_data
+from veilnet.auditing.statistics import part_of
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
 from veilnet.calibration.classes import Classes, allowed_measures, classes_of, measured
@@ -209,7 +209,7 @@ def test_the_sections_share_one_rate_of_false_alarms() -> None:
     """Each has a part of it, and the parts of all that decide by chance add up to the whole, never to more."""
     decide = (Section.DEPLOYED, Section.PROMISE, Section.ATTACKERS, Section.LATTICE, Section.SUMS)
     parts = [part_of(section, 1e-6) for section in decide]
-    on_data = [part_on_data(section, 0.01) for section in (Section.ATTACKERS, Section.LATTICE)]
+    on_data = [part_of(section, 0.01, on_data=True) for section in (Section.ATTACKERS, Section.LATTICE)]
     assert min(parts) > 0
     assert min(on_data) > 0
     assert sum(parts) == pytest.approx(1e-6, rel=1e-12)

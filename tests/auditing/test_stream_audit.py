@@ -21,6 +21,7 @@ from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.auditing.differential_privacy import sensitivity
 from veilnet.auditing.promise import simulation_rows
 from veilnet.auditing.sections import Section
+from veilnet.auditing.streams.world import StreamWorld, window_rows
 from veilnet.auditing.worlds import world_of
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
@@ -59,8 +60,8 @@ def failures(plan: Plan, deployed: dict[str, Any]) -> dict[str, str]:
 
 def attacked(plan: Plan, deployed: dict[str, Any], count: int = 12_000) -> dict[str, str]:
     """What fails when the best estimators with memory attack simulated streams."""
-    world = world_of(plan.network)
-    rows = [*world.second_route(plan.sanitizers)]
+    world = StreamWorld(plan.network)
+    rows = window_rows(world, plan.sanitizers)
     rows += simulation_rows(world, deployment(plan, deployed), CHANCE, 0, count, silent)
     return {row.what: row.sentence for row in rows if row.verdict == "fail"}
 

@@ -13,7 +13,7 @@ import pytest
 
 import veilnet as vn
 from helpers.networks import random_network
-from veilnet.auditing.what_if.robustness import robustness
+from veilnet.auditing.what_if.wrong_models import robustness
 from veilnet.io.template import house
 
 

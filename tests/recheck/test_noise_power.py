@@ -115,7 +115,6 @@ def test_the_audit_and_the_words_say_it(plan: vn.Plan) -> None:
     assert row.verdict == "fail"
     (row,) = [each for each in certificate_rows(plan) if "nearest its limit" in each.what]
     assert row.verdict == "ok"
-    assert "noise power: at most" in row.shown
 
 
 def test_plans_of_old_without_limits_still_load_and_limits_of_others_do_not(

@@ -7,8 +7,7 @@ misbehave, a part may be left out, a figure may not be computable; the other sec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,7 @@ from veilnet.auditing.promise import (
 )
 from veilnet.auditing.report import LEFT_OUT, NOT_COMPUTED, AuditReport, Judgement, LeftOut, Row
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import part_of, part_on_data
+from veilnet.auditing.statistics import part_of
 from veilnet.auditing.streams.on_data import stream_by_the_model
 from veilnet.auditing.streams.world import StreamWorld, window_rows
 from veilnet.auditing.what_if.collusion import collusion_rows
@@ -129,7 +128,16 @@ def audit(
     progress:             called with (section, fraction done). When it answers False the audit stops: the report
                           has the sections finished by then, is marked ``interrupted``, and is not ``ok``.
     """
-    plan = _loaded(plan, what_if, trials, differential_privacy, ledger)
+    plan = Plan.load(plan) if isinstance(plan, str | PathLike) else plan
+    expect(plan, Plan, "plan")
+    for name, group, kind in (
+        ("what_if", what_if, WhatIf),
+        ("trials", trials, Trials),
+        ("differential_privacy", differential_privacy, DifferentialPrivacy),
+        ("ledger", ledger, LedgerCheck),
+    ):
+        if group is not None or kind is not LedgerCheck:
+            expect_group(group, kind, name)
     floors = read_least_privacy(plan.network, what_if.least_privacy)
     _refuse_on_streams(plan, what_if, ledger)
     chosen = _chosen(only, ledger)
@@ -145,7 +153,11 @@ def audit(
     found_baselines: list[Baseline] = []
     world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
 
-    chance = partial(_chance, trials, samples is not None)
+    def chance(section: Section) -> float:
+        """The share of a section in the rate of false alarms."""
+        if samples is not None and section in (Section.ATTACKERS, Section.LATTICE):
+            return part_of(section, trials.false_alarm_on_data, on_data=True)
+        return part_of(section, trials.false_alarm)
 
     def attacked(go: Advance) -> list[Row]:
         if samples is not None:
@@ -193,28 +205,17 @@ def audit(
         of_ledger = ledger_rows(plan, ledger)
         steps[Section.LEDGER] = [lambda _: of_ledger]
     found, interrupted = _run({section: steps[section] for section in chosen}, progress or silent)
-    on_data = None if samples is None else trials.false_alarm_on_data
-    made = _report(plan, found, trials.false_alarm, on_data, interrupted=interrupted)
-    return replace(made, baselines=tuple(found_baselines))
-
-
-def _loaded(
-    plan: Plan | str | PathLike[str],
-    what_if: WhatIf,
-    trials: Trials,
-    differential_privacy: DifferentialPrivacy,
-    ledger: LedgerCheck | None,
-) -> Plan:
-    """The plan, from its file where it is one; an error where an argument is not what it should be."""
-    if isinstance(plan, str | PathLike):
-        plan = Plan.load(plan)
-    expect(plan, Plan, "plan")
-    expect_group(what_if, WhatIf, "what_if")
-    expect_group(trials, Trials, "trials")
-    expect_group(differential_privacy, DifferentialPrivacy, "differential_privacy")
-    if ledger is not None:
-        expect_group(ledger, LedgerCheck, "ledger")
-    return plan
+    return Audit(
+        tuple(found),
+        trials.false_alarm,
+        title=f"Audit of the plan for {counted(len(plan.members), 'agent')}",
+        on_data=None if samples is None else trials.false_alarm_on_data,
+        interrupted=interrupted,
+        promised=promised_in_words(plan),
+        doubts=network.doubts,
+        plan=plan_fingerprint(network, plan.sanitizers),
+        baselines=tuple(found_baselines),
+    )
 
 
 def _logs(
@@ -232,28 +233,6 @@ def _logs(
     network, planned = running.network, running.planned
     samples = read_samples(network, planned, data, time)
     return samples, None if train is None else read_training(network, planned, train, samples, time)
-
-
-def _chance(trials: Trials, on_data: bool, section: Section) -> float:
-    """The share of a section in the rate of false alarms."""
-    if on_data and section in (Section.ATTACKERS, Section.LATTICE):
-        return part_on_data(section, trials.false_alarm_on_data)
-    return part_of(section, trials.false_alarm)
-
-
-def _report(
-    plan: Plan, found: Sequence[Row], false_alarm: float, on_data: float | None, *, interrupted: bool
-) -> Audit:
-    return Audit(
-        tuple(found),
-        false_alarm,
-        title=f"Audit of the plan for {counted(len(plan.members), 'agent')}",
-        on_data=on_data,
-        interrupted=interrupted,
-        promised=promised_in_words(plan),
-        doubts=plan.network.doubts,
-        plan=plan_fingerprint(plan.network, plan.sanitizers),
-    )
 
 
 def _run(steps: Mapping[Section, Sequence[Step]], progress: Progress) -> tuple[list[Row], bool]:

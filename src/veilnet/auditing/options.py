@@ -11,12 +11,11 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.validation import as_number
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, FALSE_ALARM_ON_DATA
+from veilnet.designs.questions import read_count
 
 _COLLUDING = 2  # agents shown to collude when nobody asks for a number
 _RELEASES = (2, 10, 100)  # likewise
@@ -42,7 +41,7 @@ class WhatIf:
 
     def __post_init__(self) -> None:
         if self.agents_colluding is not None:
-            whole_number(self.agents_colluding, "agents_colluding", 1)
+            read_count(self.agents_colluding, "agents_colluding", least=1)
         _read_releases(self.releases)
         error = as_number(self.model_error, "model_error", error=InvalidRequest)
         if not 0 <= error < 1:
@@ -91,8 +90,8 @@ class Trials:
     false_alarm_on_data: float = FALSE_ALARM_ON_DATA
 
     def __post_init__(self) -> None:
-        whole_number(self.rows, "rows", 1000)
-        whole_number(self.seed, "seed", 0)
+        read_count(self.rows, "rows", least=1000)
+        read_count(self.seed, "seed", least=0)
         for name in ("false_alarm", "false_alarm_on_data"):
             chance = as_number(getattr(self, name), name, error=InvalidRequest)
             if not 0 < chance < 0.5:
@@ -140,14 +139,14 @@ class LedgerCheck:
         if not isinstance(self.path, str | PathLike):
             raise InvalidRequest(f"path: expected the ledger's file, found {type(self.path).__name__}")
         if self.releases is not None:
-            whole_number(self.releases, "releases", 0)
+            read_count(self.releases, "releases", least=0)
 
 
 def _read_releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
     if releases is None:
         return _RELEASES
     given = releases if isinstance(releases, Sequence) else (releases,)
-    return tuple(whole_number(value, "releases", 1) for value in given)
+    return tuple(read_count(value, "releases", least=1) for value in given)
 
 
 USED_BY: dict[str, tuple[Section, ...]] = {
@@ -193,15 +192,3 @@ def expect_group(value: Any, kind: type[Any], name: str) -> None:
             f"{name}: expected a veilnet.{kind.__name__}, found {type(value).__name__}; "
             f"give {name}=vn.{kind.__name__}({fields(kind)[0].name}=...)"
         )
-
-
-def whole_number(value: Any, name: str, least: int) -> int:
-    """The value as a whole number, or an error that names it."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | np.integer)
-        or value < least
-        or value % 1
-    ):
-        raise InvalidRequest(f"{name}: expected a whole number from {least}, found {value!r}")
-    return int(value)

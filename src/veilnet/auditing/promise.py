@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import NOTHING, alike, number, plus_minus, times
+from veilnet._core.words import alike, join_names, plus_minus, times
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.measures import Compared
 from veilnet.auditing.row import IN_MODEL, Figure, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import CAREFUL, SquareSum
 from veilnet.auditing.worlds import World, world_of
-from veilnet.bounds.detectability import SEEN, Detectability, Detector
+from veilnet.bounds.detectability import SEEN, Detectability
 from veilnet.bounds.typical_errors import typical_errors
-from veilnet.plans.certificate import (
-    CHANGE_OF,
-    DITHERED,
-    LOSS_ALLOWED,
-    NOISE_POWER,
-    UTILITY,
-    Finding,
-    Promise,
-    certify,
-)
+from veilnet.plans.certificate import Finding, Promise, certify
+from veilnet.plans.in_words import finding_in_words, growth_in_words
 from veilnet.plans.plan import Plan
 
 __all__ = [
@@ -37,12 +28,11 @@ __all__ = [
 SECTION = Section.PROMISE.heading
 EXPOSURE = "what stays exposed"
 HIDES_NOTHING = "That such a promise is kept protects nobody: the plan does not hide it."
-_AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is promised of these is a floor
 _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certificate
 
 
 def certificate_rows(plan: Plan) -> list[Row]:
-    """Every promise of the plan, recomputed from the network and the sanitizers alone; those of changes first."""
+    """Every promise of the plan, recomputed from the network and the sanitizers alone."""
     promise = Promise(
         plan.targets,
         plan.worst_targets,
@@ -54,57 +44,17 @@ def certificate_rows(plan: Plan) -> list[Row]:
         seen={name: each.longest.mu for name, each in plan.detectability.items()} | dict(plan.seen),
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
-    # What is counted comes last, so that the growths stand in one table.
-    order = sorted(
-        certificate.findings, key=lambda each: (not each.what.startswith(CHANGE_OF), each.what == DITHERED)
-    )
-    return [certified_row(each) for each in order]
+    public = join_names(list(plan.network.public))
+    return [certified_row(each, public) for each in certificate.findings]
 
 
-def certified_row(finding: Finding) -> Row:
-    """One promise beside what it was computed to be, as growths of an error variance where it is one."""
+def certified_row(finding: Finding, public: str) -> Row:
+    """One promise beside what it was computed to be; ``public`` are the names of what is public."""
     verdict: Judgement = "ok" if finding.ok else "fail"
     why = "" if finding.ok else "The network and the sanitizers give another figure than the plan claims."
-    promised, found = finding.promised, finding.found
-    row = partial(Row, SECTION, _in_words(finding.what), promised, found, verdict, why)
-    if finding.what == DITHERED:
-        return row(shown={"promised": number(promised), "counted": number(found)})
-    if finding.what.startswith(NOISE_POWER):
-        return row(shown={"noise power: at most": number(promised), "computed again": number(found)})
-    if finding.what.startswith(CHANGE_OF):
-        aucs = [number(Detector(each).auc) for each in (promised, found)]
-        return row(shown={"AUC of the best detector: at most": aucs[0], "computed again": aucs[1]})
-    if finding.what == UTILITY:
-        promised, found = -promised, -found  # -u is by how much the public error variance grows
-    limit = "at most " if finding.what == LOSS_ALLOWED and promised >= NOTHING else ""
-    if finding.what.startswith(_AT_LEAST):
-        limit = "at least "
-    return row(
-        shown={
-            "standard error grows: promised": limit + times(1 + promised),
-            "computed again": times(1 + found),
-        }
-    )
-
-
-def _in_words(what: str) -> str:
-    """What a finding is about, for people who have read no paper."""
-    plain = {
-        UTILITY: "public error",
-        LOSS_ALLOWED: "public error, as allowed",
-        DITHERED: "agents that forget to dither",
-    }
-    for start, words in (
-        (NOISE_POWER, "noise of {}, nearest its limit"),
-        (CHANGE_OF, "change of {}"),
-        ("privacy of ", "error on {}"),
-        ("target of ", "error on {}, as asked for"),
-        ("every direction of ", "error on every direction of {}, as asked for"),
-        ("no less than is free of ", "error on {}, no less than is free"),
-    ):
-        if what.startswith(start):
-            return words.format(what.removeprefix(start))
-    return plain.get(what, what)
+    promised, found = (growth_in_words(finding.what, each) for each in (finding.promised, finding.found))
+    what, shown = finding_in_words(finding.what, public), {"promised": promised, "computed again": found}
+    return Row(SECTION, what, finding.promised, finding.found, verdict, why, shown=shown)
 
 
 def simulation_rows(

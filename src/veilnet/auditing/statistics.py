@@ -32,20 +32,16 @@ _PARTS = {
     Section.LATTICE: 0.08,
     Section.SUMS: 0.02,
 }
+_PARTS_ON_DATA = {Section.ATTACKERS: 0.9, Section.LATTICE: 0.1}
 
 CONFIDENCE = 0.99
 """Level of the confidence intervals that are shown."""
 CAREFUL = (0.01, 0.001)  # rates of false alarms that a careful attacker allows himself
 
 
-def part_of(section: Section, total: float) -> float:
-    """The false-alarm rate that a section may spend."""
-    return _PARTS[section] * total
-
-
-def part_on_data(section: Section, total: float) -> float:
-    """The false-alarm rate that a section may spend on data from the world."""
-    return {Section.ATTACKERS: 0.9, Section.LATTICE: 0.1}[section] * total
+def part_of(section: Section, total: float, *, on_data: bool = False) -> float:
+    """The false-alarm rate that a section may spend, of all on simulated rows or on data from the world."""
+    return (_PARTS_ON_DATA if on_data else _PARTS)[section] * total
 
 
 def subgaussian_p(scores: Array) -> Array:

@@ -34,7 +34,7 @@ from veilnet.cli._shared import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilnet.auditing.what_if.robustness import Robustness
+    from veilnet.auditing.what_if.wrong_models import Robustness
     from veilnet.model.network import Network
     from veilnet.plans.plan import Plan
 
@@ -221,7 +221,7 @@ def _written(out: Path) -> str:
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:
     """The plan and the one for the model as it was stated, on the same random true models."""
-    from veilnet.auditing.what_if.robustness import robustness
+    from veilnet.auditing.what_if.wrong_models import robustness
 
     trusting = vn.design(stated, **request)
     return {

@@ -31,6 +31,7 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.measures import Compared
 from veilnet.auditing.promise import SECTION, certified_row, judged_row, most_exposed_row
 from veilnet.auditing.report import AuditReport, Row
+from veilnet.auditing.row import Judgement
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of, subgaussian_square_p
 from veilnet.auditing.what_if.variants import prior_mean
@@ -50,6 +51,7 @@ from veilnet.plans.certificate import Certificate, Promise
 ROWS = 1000
 """Rows that are simulated when nothing is said."""
 _OF_X, _OF_READINGS, _OF_AGENTS = 1, 2, 3  # what a seed is used for, so that no two draw the same
+_ALL = "agents in all parts"
 _NOISY = 1e4  # a variance of so many squared steps of the grid is noise; what is less is rounding
 _ROUNDED = 1e-3  # of a step, that the arithmetic of a sum may be off (veilnet.agent.grid.CROSSING_LIMIT)
 
@@ -77,15 +79,16 @@ def audit(
     count, chosen = read_count(rows, "rows", least=2), read_count(seed, "seed", least=0)
     promise, whole = promise_of(network)
     try:
-        found = certified_rows(verify(network, client=client, progress=progress))
+        certificate = verify(network, client=client, progress=progress)
+        found = certified_rows(certificate, join_names(list(network.public)))
     except InvalidPlan as error:
-        found = [_failed("certificate", f"could not be recomputed: {error}.")]
+        found = [_failed("certificate", "could not be recomputed", error)]
     try:
         simulated: Simulated = over_parts(
             simulated_sums, network, chosen, count, whole, client=client, progress=progress, what="simulating"
         )
     except InvalidPlan as error:
-        found.append(_failed("simulation", f"could not be run: {error}."))
+        found.append(_failed("simulation", "could not be run", error))
     else:
         with one_thread():
             x = drawn_x(chosen, count, whole) - prior_mean(whole)
@@ -106,65 +109,43 @@ def audit(
     )
 
 
-def certified_rows(certificate: Certificate) -> list[Row]:
-    """A row for every promise that was recomputed."""
-    *findings, agents = certificate.findings
-    assert agents.what == AGENTS
-    shown = {"promised": f"{agents.promised:,.0f}", "counted": f"{agents.found:,.0f}"}
-    verdict = _judged(ok=agents.ok)
-    row = Row(SECTION, "agents in all parts", agents.promised, agents.found, verdict, shown=shown)
-    return [*map(certified_row, findings), row]
-
-
-def _judged(*, ok: bool) -> Any:
+def _judged(ok: object) -> Judgement:
     return "ok" if ok else "fail"
 
 
-def _failed(what: str, sentence: str) -> Row:
-    shown = {"outcome": sentence.partition(":")[0]}
-    return Row(SECTION, what, None, None, "fail", f"{what}: {sentence}", shown=shown)
+def certified_rows(certificate: Certificate, public: str) -> list[Row]:
+    """A row for every promise that was recomputed; ``public`` are the names of what is public."""
+    *findings, agents = certificate.findings
+    assert agents.what == AGENTS
+    shown = {"promised": f"{agents.promised:,.0f}", "computed again": f"{agents.found:,.0f}"}
+    counts = agents.promised, agents.found, _judged(agents.ok)
+    return [*(certified_row(each, public) for each in findings), Row(SECTION, _ALL, *counts, shown=shown)]
+
+
+def _failed(what: str, trouble: str, error: InvalidPlan) -> Row:
+    return Row(SECTION, what, None, None, "fail", f"It {trouble}: {error}.", shown={"outcome": trouble})
 
 
 def _deployed(simulated: Simulated, rows: int) -> list[Row]:
     """Whether what agents sent is what their part of the plan says: its noise, and nothing else."""
-    refused, strayed = simulated.refused, simulated.strayed
-    sentence = "every agent sends what its part of the plan says, but for noise and rounding"
-    if refused:
-        sentence = f"{counted(refused, 'message')} of credible readings were not sent"
-    elif strayed:
-        sentence = f"{counted(strayed, 'number')} without noise are not what the plan says"
-    shown = {"not as planned": str(refused + strayed or "none"), "above all": ""}
-    verdict = _judged(ok=not refused + strayed)
-    messages = Row(
-        Section.DEPLOYED.heading,
-        "messages of all agents",
-        0,
-        refused + strayed,
-        verdict,
-        f"{sentence}.",
-        shown=shown,
-    )
-    if not simulated.tested:
-        return [messages]
-    # The smallest of so many p-values is below this but for the chance that the section may spend.
-    limit = part_of(Section.DEPLOYED, FALSE_ALARM) / simulated.tested
-    least, worst = simulated.worst
-    ok = least >= limit
-    words = "as planned for every agent" if ok else f"not as planned, above all for {worst}"
-    shown = {"not as planned": "none" if ok else "some", "above all": "" if ok else worst}
-    figures = {"rows": rows, "numbers tested": simulated.tested, "least p-value": least, "limit": limit}
-    sentence = f"the variance of the noise in {rows} rows is {words}."
-    noise = Row(
-        Section.DEPLOYED.heading,
-        "noise of all agents",
-        None,
-        None,
-        _judged(ok=ok),
-        sentence,
-        figures=figures,
-        shown=shown,
-    )
-    return [messages, noise]
+    section = Section.DEPLOYED.heading
+    off = {"not sent of credible readings": simulated.refused, "without noise, and off": simulated.strayed}
+    shown, count = {what: f"{many:,}" if many else "none" for what, many in off.items()}, sum(off.values())
+    found = [
+        Row(section, "messages of all agents", 0, count, _judged(not count), "", None, off, shown),
+    ]
+    if simulated.tested:
+        # The smallest of so many p-values is below this but for the chance that the section may spend.
+        limit = part_of(Section.DEPLOYED, FALSE_ALARM) / simulated.tested
+        least, worst = simulated.worst
+        figures = {"rows": rows, "numbers tested": simulated.tested, "least p-value": least, "limit": limit}
+        why = "" if least >= limit else f"Its variance is not what the plan says, above all for {worst}."
+        outcome = "not as planned" if why else "as planned"
+        noise = Row(
+            section, "noise of all agents", "as planned", outcome, _judged(not why), why, None, figures
+        )
+        found.append(noise)
+    return found
 
 
 def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) -> list[Row]:
@@ -180,16 +161,13 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
     for place, (what, rows, growth) in enumerate(asked):
         view = view_of(whole, simulated.information, rows)
         raw = float(np.trace(rows @ bound @ rows.T))
-        if not view.estimable.all():
-            # Not all of it can be estimated, so that its error as a whole is without bound: as good as any promise
-            # for what is private.
-            verdict = _judged(ok=place > 0 or np.isinf(growth))
-            sentence = f"{what}: as a whole it cannot be estimated from what is sent."
-            found.append(Row(SECTION, what, raw * (1 + growth), np.inf, verdict, sentence))
-            continue
-        if np.isinf(growth):
-            sentence = f"{what}: it was promised to be unknown, and can be estimated."
-            found.append(Row(SECTION, what, np.inf, float(np.trace(view.covariance)), "fail", sentence))
+        estimable = bool(view.estimable.all())
+        if not estimable or np.isinf(growth):
+            # Where not all of it can be estimated, its error as a whole is without bound: as good as any promise for
+            # what is private.
+            error = float(np.trace(view.covariance)) if estimable else np.inf
+            held = not estimable and (place > 0 or np.isinf(growth))
+            found.append(Row(SECTION, what, raw * (1 + growth), error, _judged(held)))
             continue
         square = float(np.sum((simulated.vectors @ view.gain.T - x @ rows.T) ** 2)) / len(x)
         spectrum = np.maximum(np.linalg.eigvalsh(view.covariance), 0.0)

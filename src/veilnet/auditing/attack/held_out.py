@@ -174,10 +174,10 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
     wanted: list[str] = []
     for agent, size in zip(network.agents, network.blocks.sizes, strict=True):
         names = getattr(sanitizers.get(agent), "names", ()) or ()
-        wanted += list(names) if names and set(names) <= known else _labels(agent, int(size))
+        wanted += list(names) if names and set(names) <= known else labels(agent, int(size))
     by_parameter = set(network.parameters) <= known
-    truths = {name: _labels(name, len(rows)) for name, rows in network.private.items()}
-    publics = [label for name, rows in network.public.items() for label in _labels(name, len(rows))]
+    truths = {name: labels(name, len(rows)) for name, rows in network.private.items()}
+    publics = [label for name, rows in network.public.items() for label in labels(name, len(rows))]
     named = all(set(labels) <= known for labels in truths.values())
     if not named and not by_parameter:
         missing = next(label for labels in truths.values() for label in labels if label not in known)
@@ -203,7 +203,8 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
     return stacked(wanted), truth, public
 
 
-def _labels(name: str, count: int) -> list[str]:
+def labels(name: str, count: int) -> list[str]:
+    """The columns of a parameter or agent with so many numbers."""
     return [name] if count == 1 else [f"{name}[{k + 1}]" for k in range(count)]
 
 

@@ -214,16 +214,10 @@ def _lattice(deployment: Deployment, samples: Samples) -> tuple[Array, Array, li
     if not np.any(steps):
         found = "none"
     elif short.size:
-        shown = [f"{_name(network, int(k))} (steps of {steps[k]:.3g})" for k in short]
+        names = [f"{agent}'s {each}" for agent in network.agents for each in deployment.planned[agent].labels]
+        shown = [f"{names[k]} (steps of {steps[k]:.3g})" for k in short]
         found, verdict, why = "not dithered", "warn", f"Their dither does not cover {join_names(shown)}."
     return steps, phase, [Row(SECTION, "steps in the readings", None, found, verdict, why)]
-
-
-def _name(network: Network, place: int) -> str:
-    agent = network.agents[int(network.blocks.owner[place])]
-    within = place - int(network.blocks.starts[network.position[agent]])
-    names = network.reading_names.get(agent)
-    return f"{agent}'s {names[within]}" if names else f"{agent}'s reading {within + 1}"
 
 
 def _nothing_to_attack(network: Network) -> Row:

@@ -16,7 +16,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.error_rows import slices_of
-from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.held_out import Samples, labels
 from veilnet.auditing.attack.on_data import SECTION, ByTheModel
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
 from veilnet.auditing.deployed.deployment import Deployment
@@ -69,7 +69,10 @@ def _readings(network: Network, samples: Samples, chance: float) -> list[str]:
     # These readings are as they were measured: what an agent adds by its dither is not in them yet.
     noise = network.undithered_noise.matrix()
     spread = np.sqrt(np.diag(network.H @ prior.covariance @ network.H.T + noise))
-    names = _names(network)
+    sizes = zip(network.agents, network.blocks.sizes.tolist(), strict=True)
+    names = [
+        each for agent, size in sizes for each in network.reading_names.get(agent) or labels(agent, size)
+    ]
     found = []
     for place, name in enumerate(names):
         moved = (samples.readings[:, place] - level[place]) / spread[place]
@@ -94,15 +97,6 @@ def _errors(raw: Mapping[str, tuple[Array, float]], chance: float) -> list[str]:
                 f"its estimate of {name} from raw readings errs {np.sqrt(error.value):.2g} times as much as stated"
             )
     return found
-
-
-def _names(network: Network) -> list[str]:
-    names = []
-    for place, agent in enumerate(network.agents):
-        own = network.reading_names.get(agent)
-        size = int(network.blocks.sizes[place])
-        names += list(own) if own else [f"{agent}[{k + 1}]" for k in range(size)]
-    return names
 
 
 def rows_by_the_model(deployment: Deployment, samples: Samples, messages: Array) -> ByTheModel:
