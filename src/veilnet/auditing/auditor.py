@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,7 @@ from veilnet.auditing.options import (
     LedgerCheck,
     Trials,
     WhatIf,
-    expect_group,
-    given_options,
+    expect_groups,
     refuse_idle,
 )
 from veilnet.auditing.promise import (
@@ -130,21 +130,11 @@ def audit(
     """
     plan = Plan.load(plan) if isinstance(plan, str | PathLike) else plan
     expect(plan, Plan, "plan")
-    for name, group, kind in (
-        ("what_if", what_if, WhatIf),
-        ("trials", trials, Trials),
-        ("differential_privacy", differential_privacy, DifferentialPrivacy),
-        ("ledger", ledger, LedgerCheck),
-    ):
-        if group is not None or kind is not LedgerCheck:
-            expect_group(group, kind, name)
-    floors = read_least_privacy(plan.network, what_if.least_privacy)
+    expect_groups(what_if=what_if, trials=trials, differential_privacy=differential_privacy, ledger=ledger)
+    with_help, again = _floors(plan, what_if)
     _refuse_on_streams(plan, what_if, ledger)
     chosen = _chosen(only, ledger)
-    given = given_options(what_if, trials, differential_privacy)
-    named = {"data": data, "train": train, "ledger": ledger}
-    given |= {name for name, value in named.items() if value is not None}
-    refuse_idle(given, chosen)
+    refuse_idle(chosen, what_if, trials, differential_privacy, data=data, train=train, ledger=ledger)
     running = deployment(plan, sanitizers)
     seen = with_opened_sums(running, plan) if sanitizers is None else running  # what the centre gets
     widths = widths_of_readings(plan.network, running.planned, differential_privacy.reading_bounds)
@@ -153,27 +143,21 @@ def audit(
     found_baselines: list[Baseline] = []
     world, network, planned, seed = world_of(plan.network), plan.network, running.planned, int(trials.seed)
 
-    def chance(section: Section) -> float:
-        """The share of a section in the rate of false alarms."""
-        if samples is not None and section in (Section.ATTACKERS, Section.LATTICE):
-            return part_of(section, trials.false_alarm_on_data, on_data=True)
-        return part_of(section, trials.false_alarm)
+    chance = partial(_chance, trials, samples is not None)
 
     def attacked(go: Advance) -> list[Row]:
-        if samples is not None:
-            by_the_model = stream_by_the_model if network.is_stream else rows_by_the_model
-            share = chance(Section.ATTACKERS)
-            return rows_on_data(seen, samples, training, by_the_model, attackers, share, go)
-        if not attackers:
-            return []
-        return attacker_rows(world, seen, attackers, count, seed, chance(Section.ATTACKERS), go)
+        share = chance(Section.ATTACKERS)
+        if samples is None:
+            return attacker_rows(world, seen, attackers, count, seed, share, go) if attackers else []
+        by_the_model = stream_by_the_model if network.is_stream else rows_by_the_model
+        return rows_on_data(seen, samples, training, by_the_model, attackers, share, go)
 
     def compared(_: Advance) -> list[Row]:
         found_baselines.extend(baselines(plan))
         return baseline_rows(network, found_baselines)
 
     count = _rows_simulated(running, trials)
-    kept = floors if what_if.agents_colluding is not None else {}
+    of_ledger = ledger_rows(plan, ledger) if Section.LEDGER in chosen and ledger is not None else []
     steps: dict[Section, list[Step]] = {
         Section.DEPLOYED: [lambda go: deployed_rows(running, chance(Section.DEPLOYED), seed, go)],
         Section.PROMISE: [
@@ -188,22 +172,16 @@ def audit(
             lambda go: lattice_rows(running, samples, trials.count, chance(Section.LATTICE), seed, go)
         ],
         Section.SUMS: [lambda go: _sums(plan, chance(Section.SUMS), seed, go)],
-        Section.COLLUSION: [lambda go: collusion_rows(network, planned, what_if.colluding, kept, go)],
-        Section.REPETITION: [
-            lambda _: repetition_rows(
-                network, planned, what_if.times, floors if what_if.releases is not None else {}
-            )
-        ],
+        Section.COLLUSION: [lambda go: collusion_rows(network, planned, what_if.colluding, with_help, go)],
+        Section.REPETITION: [lambda _: repetition_rows(network, planned, what_if.times, again)],
         Section.MODELS: [lambda go: wrong_model_rows(network, planned, what_if.model_error, seed, go)],
         Section.DROPOUT: [lambda go: dropout_rows(network, planned, what_if.colluding, go)],
         Section.BASELINES: [compared],
         Section.DIFFERENTIAL_PRIVACY: [
             lambda _: differential_privacy_rows(network, planned, widths, differential_privacy.delta)
         ],
+        Section.LEDGER: [lambda _: of_ledger],
     }
-    if Section.LEDGER in chosen and ledger is not None:
-        of_ledger = ledger_rows(plan, ledger)
-        steps[Section.LEDGER] = [lambda _: of_ledger]
     found, interrupted = _run({section: steps[section] for section in chosen}, progress or silent)
     return Audit(
         tuple(found),
@@ -216,6 +194,19 @@ def audit(
         plan=plan_fingerprint(network, plan.sanitizers),
         baselines=tuple(found_baselines),
     )
+
+
+def _floors(plan: Plan, what_if: WhatIf) -> list[dict[str, float]]:
+    """The privacy that has to remain where agents collude, and after repeated releases, as far as it was asked."""
+    floors = read_least_privacy(plan.network, what_if.least_privacy)
+    return [floors if asked is not None else {} for asked in (what_if.agents_colluding, what_if.releases)]
+
+
+def _chance(trials: Trials, on_data: bool, section: Section) -> float:
+    """The share of a section in the rate of false alarms."""
+    if on_data and section in (Section.ATTACKERS, Section.LATTICE):
+        return part_of(section, trials.false_alarm_on_data, on_data=True)
+    return part_of(section, trials.false_alarm)
 
 
 def _logs(

@@ -165,18 +165,16 @@ USED_BY: dict[str, tuple[Section, ...]] = {
 }
 
 
-def given_options(*groups: WhatIf | Trials | DifferentialPrivacy) -> set[str]:
-    """The options among the groups that differ from what they are when left out."""
-    return {
-        field.name
-        for group in groups
-        for field in fields(group)
-        if getattr(group, field.name) is not field.default and getattr(group, field.name) != field.default
-    }
-
-
-def refuse_idle(given: Container[str], chosen: Container[Section]) -> None:
-    """Refuse an option that is given although no section that uses it is run."""
+def refuse_idle(
+    chosen: Container[Section], *groups: WhatIf | Trials | DifferentialPrivacy, **more: Any
+) -> None:
+    """Refuse an option that differs from what it is when left out although no section that uses it is run."""
+    given = {name for name, value in more.items() if value is not None}
+    for group in groups:
+        for field in fields(group):
+            value = getattr(group, field.name)
+            if value is not field.default and value != field.default:
+                given.add(field.name)
     for name, sections in USED_BY.items():
         if name in given and not any(section in chosen for section in sections):
             needed = " or ".join(repr(section.value) for section in sections)
@@ -185,10 +183,13 @@ def refuse_idle(given: Container[str], chosen: Container[Section]) -> None:
             )
 
 
-def expect_group(value: Any, kind: type[Any], name: str) -> None:
-    """An error for anything but a group of options of this kind."""
-    if not isinstance(value, kind):
-        raise InvalidRequest(
-            f"{name}: expected a veilnet.{kind.__name__}, found {type(value).__name__}; "
-            f"give {name}=vn.{kind.__name__}({fields(kind)[0].name}=...)"
-        )
+def expect_groups(**groups: Any) -> None:
+    """An error for anything but a group of options of its kind; a ledger may be left out."""
+    kinds = {"what_if": WhatIf, "trials": Trials, "ledger": LedgerCheck}
+    for name, value in groups.items():
+        kind: type[Any] = kinds.get(name, DifferentialPrivacy)
+        if not isinstance(value, kind) and not (value is None and name == "ledger"):
+            raise InvalidRequest(
+                f"{name}: expected a veilnet.{kind.__name__}, found {type(value).__name__}; "
+                f"give {name}=vn.{kind.__name__}({fields(kind)[0].name}=...)"
+            )
