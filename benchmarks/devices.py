@@ -3,6 +3,9 @@
     python benchmarks/devices.py                 100,000 rows of every agent of the house, as rows and as a stream
     python benchmarks/devices.py --rows 2000     fewer
 
+Rows are sent by sums of doubles, as veilnet's own agents send them, and by sums of whole numbers, which Python's
+integers check.
+
 Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm too:
 what is missing is left out, by name. "With arithmetic" is what the program has beyond an empty one, "own" the agent's
 code and tables alone, "data" what it keeps in memory. Stack is the deepest of the agent's functions. Instructions are
@@ -24,11 +27,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from helpers.c_agents import PROGRAM, Taped, compiled, sent_by
+from helpers.c_agents import PROGRAM, compiled, sent_by
+from helpers.c_fixed import WholeNumbers
 from helpers.live_networks import house_plan, house_readings
 from timing import markdown
 from veilnet.agent.recipe import ROWS_AT_ONCE
 from veilnet.agent.stream import Stream
+from veilnet.export import Arithmetic
 
 ARM, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"
 # A board with memory from 0 on and from 0x20000000 on, whose files are those of this machine (semihosting).
@@ -56,7 +61,7 @@ CALLS = {
     True: "static veilnet_state k; veilnet_message o; int s = veilnet_step(&k, y, draw, 0, &o);",
 }
 MAIN = """#include "veilnet_agent.h"
-double y[VEILNET_READINGS]; volatile int64_t sent;
+veilnet_reading y[VEILNET_READINGS]; volatile int64_t sent;
 int draw(void *c, uint8_t *b, size_t n) {{ (void)c; while (n--) b[n] = (uint8_t)sent; return 0; }}
 int main(void) {{ {call} sent = o.steps[0]; return s; }}
 """
@@ -90,17 +95,24 @@ def sizes(agent: Any, folder: Path, compiler: str, flags: tuple[str, ...]) -> di
     return {"own": own, "whole": whole, "data": data + kept, "stack": stack}
 
 
-def differing(agent: Any, program: Path, readings: Any, seed: int) -> tuple[int, int]:
+def arithmetic_of(kind: str) -> Arithmetic:
+    return "fixed" if kind.endswith("fixed") else "double"
+
+
+def differing(agent: Any, program: Path, readings: Any, kind: str, seed: int) -> tuple[int, int]:
     """(numbers that differ, numbers compared), a block of rows after the other."""
     wrong = compared = 0
     for start in range(0, len(readings), ROWS_AT_ONCE):
-        rows, source = readings[start : start + ROWS_AT_ONCE], Taped(seed + start)
+        rows, source = readings[start : start + ROWS_AT_ONCE], WholeNumbers(seed + start)
         missed = np.zeros(len(rows), bool)
-        if agent.memory is None:
+        if arithmetic_of(kind) == "fixed":
+            expected = source.device(agent, rows.astype(np.float32)) * agent.grid
+        elif agent.memory is None:
             expected = agent.recipe.sanitize(agent.recipe.examine(rows)[0], source)
         else:
             expected = Stream(agent.recipe, source).advance(rows)[0]
-        status, steps = sent_by(program, rows, source.tape(missed), expected.shape[1])
+        tape, form = source.tape(missed), "<f4" if arithmetic_of(kind) == "fixed" else "<f8"
+        status, steps = sent_by(program, rows, tape, expected.shape[1], form)
         wrong += int(np.sum((steps * agent.grid != expected) | (status != 0)[:, None]))
         compared += expected.size
     return wrong, compared
@@ -109,7 +121,7 @@ def differing(agent: Any, program: Path, readings: Any, seed: int) -> tuple[int,
 COUNTED = """#include <stdio.h>
 #include "veilnet_agent.h"
 #define SYSTICK ((volatile uint32_t *)0xe000e010)
-double y[VEILNET_READINGS]; volatile int64_t sent;
+veilnet_reading y[VEILNET_READINGS]; volatile int64_t sent;
 int draw(void *c, uint8_t *b, size_t n) {{ (void)c; while (n--) b[n] = (uint8_t)(n * 41 + 7); return 0; }}
 int main(void) {{
     SYSTICK[1] = 0xffffff, SYSTICK[2] = 0, SYSTICK[0] = 5;
@@ -168,27 +180,34 @@ def main() -> int:
     machines = {**(TARGETS if shutil.which(ARM) else {}), "x86-64": ()}
     shown: list[str] = []
     with tempfile.TemporaryDirectory() as there:
-        for stream in (False, True):
-            plan = house_plan(stream=stream)
+        for kind in ("rows", "fixed", "stream", "noisy rows", "noisy fixed"):
+            plan = house_plan(stream=kind == "stream")
             _, readings = house_readings(plan, rows, seed=1)
-            for name, agent in plan.sanitizers.items():
-                folder = Path(there) / f"{stream}" / name.replace(" ", "-")
-                program = compiled(agent, folder)
-                off = differing(agent, program, readings[name], 1)
+            agents = plan.sanitizers
+            if kind.startswith("noisy"):  # as an agent of the house is with noise: one is enough for its size
+                free = agents["kitchen"]
+                agents = {"kitchen": free.replace(noise=np.diag((300.0 * free.grid) ** 2))}
+            for name, agent in agents.items():
+                folder = Path(there) / kind.replace(" ", "-") / name.replace(" ", "-")
+                program = compiled(agent, folder, arithmetic=arithmetic_of(kind))
+                off = differing(agent, program, readings[name], kind, 1)
                 wrong, compared = wrong + off[0], compared + off[1]
                 runner = on_arm(folder)
                 if runner is not None:
-                    off = differing(agent, runner, readings[name][: max(1, rows // 50)], 2)
+                    off = differing(agent, runner, readings[name][: max(1, rows // 50)], kind, 2)
                     slow_wrong, slow = slow_wrong + off[0], slow + off[1]
                 kept = 0 if agent.memory is None else agent.memory.order
-                row = [name, "stream" if stream else "rows", f"{agent.readings}, {agent.recipe.sent}, {kept}"]
+                row = [name, kind, f"{agent.readings}, {agent.recipe.sent}, {kept}"]
                 for target, flags in machines.items():
                     found = sizes(agent, folder, ARM if flags else "gcc", flags)
                     if flags and runner is not None:
                         found["instructions"] = instructions(agent, folder, target)
                     row.append(" / ".join(map(str, found.values())))
                     if name == "kitchen":  # four readings: the agent of the page's table
-                        shown += [f"{row[1]}_{_key(target)}_{what}: {size}" for what, size in found.items()]
+                        shown += [
+                            f"{kind.replace(' ', '_')}_{_key(target)}_{what}: {size}"
+                            for what, size in found.items()
+                        ]
                 table.append(row)
     heads = [f"{each}: own / with arithmetic / data / stack / instructions" for each in machines]
     print(markdown(["agent", "plan", "readings, numbers, kept", *heads], table))

@@ -20,20 +20,20 @@
 #define COLUMNS (VEILNET_READINGS / VEILNET_WINDOW)
 
 /* The readings of a line; what is no number, or is not there, is not a number. */
-static void read_row(char *line, double *row) {
+static void read_row(char *line, veilnet_reading *row) {
     char *cell = line;
     for (size_t k = 0; k < COLUMNS; k++) {
         char *end = cell ? cell + strcspn(cell, ",\r\n") : NULL, *after = NULL;
-        row[k] = cell && end > cell ? strtod(cell, &after) : (double)NAN;
-        if (after != end) row[k] = (double)NAN;
+        row[k] = cell && end > cell ? (veilnet_reading)strtod(cell, &after) : NAN;
+        if (after != end) row[k] = NAN;
         cell = end && *end == ',' ? end + 1 : NULL;
     }
-    if (cell) row[0] = (double)NAN; /* more cells than readings: another table */
+    if (cell) row[0] = NAN; /* more cells than readings: another table */
 }
 
 int main(void) {
     static char line[MOST];
-    double row[VEILNET_READINGS];
+    veilnet_reading row[VEILNET_READINGS];
     veilnet_message message;
     unsigned long number = 0;
     int code = 0;

@@ -131,19 +131,19 @@ static void send_all(struct mosquitto *client) {
 
 /* --- a row */
 
-static uint64_t read_row(char *line, double *row) {
+static uint64_t read_row(char *line, veilnet_reading *row) {
     char *end, *cell = line;
     uint64_t epoch = strtoull(line, &end, 10);
     for (size_t k = 0; k < VEILNET_READINGS; k++) {
         cell = cell ? strchr(cell, ',') : NULL;
-        row[k] = cell ? strtod(++cell, &end) : (double)NAN;
-        if (!cell || end == cell || !strchr(",\r\n", *end)) row[k] = (double)NAN;
+        row[k] = cell ? (veilnet_reading)strtod(++cell, &end) : NAN;
+        if (!cell || end == cell || !strchr(",\r\n", *end)) row[k] = NAN;
     }
     return epoch;
 }
 
 /* What was kept is sent by send_all. */
-static void sanitize(uint64_t epoch, const double *row) {
+static void sanitize(uint64_t epoch, const veilnet_reading *row) {
     veilnet_status became;
     veilnet_journal_status taken =
         veilnet_release(&agent.device, epoch, row, veilnet_system_entropy, NULL, &became);
@@ -167,7 +167,7 @@ static void read_secret(const char *keys) {
 
 int main(int argc, char **argv) {
     static char line[65536];
-    double row[VEILNET_READINGS];
+    veilnet_reading row[VEILNET_READINGS];
     if (argc != 5 && argc != 6) fail(argv[0], "expected HOST PORT KEYS JOURNAL [ROOT]");
     const char *root = argc == 6 ? argv[5] : "veilnet";
     snprintf(agent.messages, sizeof agent.messages, "%s/messages/%s", root, VEILNET_IDENTITY);

@@ -26,12 +26,14 @@ THE_SAME = "int the_same(void *c, uint8_t *b, size_t n) { (void)c; memset(b, 7, 
 
 
 def audited(
-    stream: bool, folder: Path, capsys: pytest.CaptureFixture[str], fault: tuple[str, str] | None
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str], fault: tuple[str, str] | None
 ) -> set[str]:
     """What failed in an audit of the kitchen's exported program."""
     plan = folder / "plan"
-    house_plan(stream=stream).save(plan)
-    assert run(["export", str(plan / "kitchen.json"), "--c", str(folder / "c")]) == 0
+    house_plan(stream=kind == "stream").save(plan)
+    arithmetic = "fixed" if kind == "fixed" else "double"
+    export = ["export", str(plan / "kitchen.json"), "--c", str(folder / "c"), "--arithmetic", arithmetic]
+    assert run(export) == 0
     code = FILTER.read_text(encoding="utf-8")
     if fault is not None:
         assert fault[0] in code
@@ -47,20 +49,20 @@ def audited(
     return failed
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["rows", "stream"])
+@pytest.mark.parametrize("kind", ["rows", "stream", "fixed"])
 def test_the_audit_passes_an_exported_agent(
-    stream: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not audited(stream, tmp_path, capsys, None)
+    assert not audited(kind, tmp_path, capsys, None)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["rows", "stream"])
+@pytest.mark.parametrize("kind", ["rows", "stream", "fixed"])
 @pytest.mark.parametrize("what", FAULTS)
 def test_the_audit_finds_a_planted_fault(
-    what: str, stream: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    what: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A generator that is constant, a coefficient 1 % off, numbers off the grid: with a memory and without."""
-    assert what in audited(stream, tmp_path, capsys, FAULTS[what])
+    """A generator that is constant, a coefficient 1 % off, numbers off the grid."""
+    assert what in audited(kind, tmp_path, capsys, FAULTS[what])
 
 
 SYMBOL_FAULTS = {

@@ -14,7 +14,7 @@ import pytest
 
 from veilnet.agent.randomness import NoiseSource, normal_from_bits
 from veilnet.agent.stream import Stream
-from veilnet.export import export_c
+from veilnet.export import Arithmetic, export_c
 from veilnet.io.outbox import Message
 from veilnet.io.sanitizer_files import to_document
 from veilnet.live.messages import Seal
@@ -26,14 +26,14 @@ needs_compiler = pytest.mark.skipif(
     compiler is None, reason="no C compiler: 'sudo apt-get install gcc libc6-dev' brings one"
 )
 
-# Rows of doubles on standard input: a status and the numbers in steps of each, as 64-bit integers, come out.
+# Rows of readings on standard input: a status and the numbers in steps of each, as 64-bit integers, come out.
 PROGRAM = r"""
 #include <stdio.h>
 #include <string.h>
 #include "veilnet_agent.h"
 static int from_file(void *tape, uint8_t *bytes, size_t count) { return fread(bytes, 1, count, tape) != count; }
 int main(int argc, char **argv) {
-    double row[VEILNET_READINGS];
+    veilnet_reading row[VEILNET_READINGS];
     veilnet_message message;
     FILE *tape = argc == 2 ? fopen(argv[1], "rb") : NULL;
     if (!tape) return 2;
@@ -62,9 +62,10 @@ def compiled(
     sources: Sequence[str] = (),
     flags: Sequence[str] = (),
     plan: str = "0123456789abcdef0123",
+    arithmetic: Arithmetic = "double",
 ) -> Path:
     """A program around an exported agent."""
-    written = export_c(agent, plan, folder)
+    written = export_c(agent, plan, folder, arithmetic)
     main = next(path.name for path in written if path.name in ("veilnet_agent.c", "symbols.c"))
     (folder / "program.c").write_text(program, encoding="utf-8")
     return build(folder, main, *sources, *flags)
@@ -77,13 +78,13 @@ def build(folder: Path, *sources: str) -> Path:
     return folder / "program"
 
 
-def sent_by(program: Path, rows: Any, tape: bytes, numbers: int) -> tuple[Any, Any]:
-    """(statuses, steps) of rows, with a tape of random bytes."""
+def sent_by(program: Path, rows: Any, tape: bytes, numbers: int, kind: str = "<f8") -> tuple[Any, Any]:
+    """(statuses, steps) of rows, readings of some kind, with a tape of random bytes."""
     bytes_file = program.with_name("tape")
     bytes_file.write_bytes(tape)
     found = subprocess.run(
         [program, bytes_file],
-        input=np.ascontiguousarray(rows, "<f8").tobytes(),
+        input=np.ascontiguousarray(rows, kind).tobytes(),
         capture_output=True,
         check=True,
     )
@@ -142,10 +143,10 @@ def library(agent: Any, folder: Path, **options: Any) -> ctypes.CDLL:
     return ctypes.CDLL(str(program))
 
 
-def vectors(plan: Any, agents: Sequence[str], stream: Any, name: str) -> list[dict[str, Any]]:
-    """Rows, random bytes and numbers of some agents of a plan, and of one of a stream with a missed row."""
+def vectors(agents: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows, random bytes and numbers of some agents; those of a stream miss a row."""
     found = []
-    for sanitizer in (*(plan.sanitizers[agent] for agent in agents), stream.sanitizers[name]):
+    for sanitizer in agents:
         source, random = Taped(1), np.random.default_rng(2)
         rows = np.round(sanitizer.offset + random.standard_normal((4, sanitizer.readings)), 1)
         missed = np.array([False, False, sanitizer.memory is not None, False])

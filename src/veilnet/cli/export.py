@@ -12,8 +12,8 @@ from veilnet.cli._shared import print_json, tell
 def command(
     agent: Path = argument("This agent's file in a plan folder."),
     c: Path = option("--c", "The folder for the C files.", metavar="DIR", required=True),
-    arithmetic: Literal["double", "float", "fixed"] = option(
-        "--arithmetic", "Of its sums; other than double is refused, with the reason.", default="double"
+    arithmetic: Literal["double", "fixed"] = option(
+        "--arithmetic", "Of its sums: fixed is for devices without doubles.", default="double"
     ),
     json: bool = JSON,
     trust: str | None = TRUST,
@@ -37,9 +37,11 @@ def command(
     written = export_c(found, plan, c, arithmetic)
     if json:
         files = [str(path) for path in written]
-        print_json({"agent": found.agent, "plan": plan, "rounding": rounding(found), "written": files})
+        shows = rounding(found, arithmetic)
+        print_json({"agent": found.agent, "plan": plan, "rounding": shows, "written": files})
         return
     tell(f"Wrote {len(written)} files to {c}: what {found.agent} needs of plan {plan}.")
-    if shows := rounding(found):
-        tell(f"Sums are of doubles: their rounding shows with a chance of at most {shows:.1g} a row.")
+    if shows := rounding(found, arithmetic):
+        kind = "doubles" if arithmetic == "double" else "whole numbers, of readings that are floats"
+        tell(f"Sums are of {kind}: rounding shows with a chance of at most {shows:.1g} a row.")
     tell(f"Compile with: cc -std=c99 -Os -I {c} your_program.c {c}/*.c -lm")

@@ -9,6 +9,6 @@ knows a clock, a network or a source of randomness: those are callbacks. What di
 
 from __future__ import annotations
 
-from veilnet.export.c_source import export_c, rounding
+from veilnet.export.c_source import Arithmetic, export_c, rounding
 
-__all__ = ["export_c", "rounding"]
+__all__ = ["Arithmetic", "export_c", "rounding"]

@@ -1,7 +1,7 @@
 """The numbers of one agent as C, and the files that make a program of them.
 
-Sums are of doubles, as here: the release grid hides their rounding errors (:mod:`veilnet.agent.grid`). Those of
-floats are 2²⁹ times as large, those of 32-bit fixed point 2²¹ times.
+Sums are of doubles, as here: the release grid hides their rounding errors (:mod:`veilnet.agent.grid`). Or they are
+of whole numbers (:mod:`veilnet.export.fixed`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan
-from veilnet._core.types import AnyArray, Array
+from veilnet._core.types import AnyArray
 from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.export.fixed import fixed_of
 from veilnet.io._atomic import write_bytes
 from veilnet.live.topics import identity
 from veilnet.symbols.agent import SymbolAgent
+
+Arithmetic = Literal["double", "fixed"]
 
 _SHARED = (
     "veilnet_agent.h",
@@ -36,30 +40,32 @@ _LINEAR, _SYMBOLS = "veilnet_agent.c", "symbols.c"
 _PLAN = "veilnet_plan.h"
 # readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack
 _LARGEST = 64
-# How near to their offset readings stay with other arithmetic, of what doubles allow: 2^-52 of 2^-23, and of 2^-31
-_OTHER = {"float": (2.0**-29, "floats"), "fixed": (2.0**-21, "32-bit fixed point")}
 _SHORT = 16  # characters of a plan's id in a message
+_TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "int64": "int64_t",
+    "uint8": "unsigned char",
+    "int8": "signed char",
+}
 
 
 def export_c(
-    agent: Sanitizer | SymbolAgent, plan: str, folder: Path, arithmetic: str = "double"
+    agent: Sanitizer | SymbolAgent, plan: str, folder: Path, arithmetic: Arithmetic = "double"
 ) -> list[Path]:
     """Write the C files of one agent; InvalidPlan where it cannot be one.
 
     agent:      what is in an agent's file.
     plan:       the id of its plan.
     folder:     is made if it is not there; files of these names are replaced.
-    arithmetic: of its sums; anything but doubles is refused, with what it would cost this agent.
+    arithmetic: of its sums.
     """
-    if arithmetic != "double":
-        raise InvalidPlan(
-            f"--arithmetic: expected double for {agent.agent}, found {arithmetic}: {_cost(agent, arithmetic)}; a "
-            "compiler computes doubles in software (docs/how-to/agent-in-c.md says at what cost)"
-        )
     if isinstance(agent, SymbolAgent):
         main, sizes, tables = _SYMBOLS, *_of_symbols(agent)
     else:
         main, sizes, tables = _LINEAR, *_of_sanitizer(agent)
+    if arithmetic == "fixed":
+        sizes, tables = _in_whole_numbers(agent, sizes, tables)
     largest = max((size for table in tables.values() for size in table.shape), default=0)
     if largest > _LARGEST:
         raise InvalidPlan(
@@ -76,46 +82,18 @@ def export_c(
     return [folder / name for name in contents]
 
 
-def rounding(agent: Sanitizer | SymbolAgent) -> float:
-    """The chance that rounding errors of a row's sums show in what is sent, at most: of readings that are as far from
-    their offset as they usually are, where that is known. 0 of symbols, of which certificates count every one.
+def rounding(agent: Sanitizer | SymbolAgent, arithmetic: Arithmetic = "double") -> float:
+    """The chance that rounding errors of a row's sums show in what is sent, at most. Doubles: of readings that are
+    as far from their offset as they usually are, where that is known. 0 of symbols: certificates count every one.
     """
     if isinstance(agent, SymbolAgent) or agent.grid is None or not agent.sent:
         return 0.0
+    if arithmetic == "fixed":
+        return fixed_of(agent).shows
     if agent.usual is None:
         return CROSSING_LIMIT
-    return CROSSING_LIMIT * float(
-        np.mean(_distance(agent) / reach(agent.compression, agent.grid, agent.memory))
-    )
-
-
-def _cost(agent: Sanitizer | SymbolAgent, arithmetic: str) -> str:
-    """What other arithmetic would do to the promise.
-
-    The rounding errors of a row's sums have to stay below 2⁻¹² of a step of the grid, which limits how far readings
-    may be from their offset (:func:`veilnet.agent.recipe.reach`). A sum of doubles is off by at most 2⁻⁵³ of its
-    terms with each operation, one of floats by 2⁻²⁴; one of fixed point by 2⁻³² of the largest its words can hold.
-    """
-    if isinstance(agent, SymbolAgent) or agent.grid is None or not agent.sent:
-        return "its messages would differ from those that the plan's certificate is about"
-    share, words = _OTHER[arithmetic]
-    allowed = share * reach(agent.compression, agent.grid, agent.memory)
-    worst = int(np.argmin(allowed / _distance(agent)))
-    what = repr(agent.names[worst]) if agent.names else f"reading {worst + 1}"
-    usual = ""
-    if agent.usual is not None:
-        usual = f"; it usually is {agent.usual[0][worst]:.3g} ± {agent.usual[1][worst]:.3g}"
-    return (
-        f"rounding errors of {words} would show through the grid of what is sent, unless {what} stayed within "
-        f"{allowed[worst]:.2g} of {agent.offset[worst]:.3g}{usual}"
-    )
-
-
-def _distance(agent: Sanitizer) -> Array:
-    """How far readings usually are from their offset; 1 where that is not known."""
-    if agent.usual is None:
-        return np.ones(agent.readings)
-    return np.asarray(np.hypot(agent.usual[0] - agent.offset, agent.usual[1]))
+    distance = np.hypot(agent.usual[0] - agent.offset, agent.usual[1])
+    return CROSSING_LIMIT * float(np.mean(distance / reach(agent.compression, agent.grid, agent.memory)))
 
 
 def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]]:
@@ -132,7 +110,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
     noise = np.diag(recipe.deviation)[recipe.deviation > 0]
     if np.any(agent.noise - np.diag(np.diag(agent.noise))):
         noise = agent.noise_root / recipe.step
-    blurred = np.flatnonzero(recipe.deviation < 1.0)
+    blurred = np.flatnonzero(recipe.deviation < 1.0).astype(np.uint8)
     low, high = (edge.vector for edge in recipe.limits)
     tables: dict[str, AnyArray] = {
         "low": low,
@@ -159,6 +137,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
         "DITHERS": len(recipe.dither),
         "NOISES": len(noise),
         "BLURRED": len(blurred),
+        "FRACTION": 0,
         "STEP": 0 if agent.step is None else round(agent.step * 1e6),
         "BEGINS": 0 if agent.step is None else agent.step.begins,
     }
@@ -179,6 +158,7 @@ def _of_symbols(agent: SymbolAgent) -> tuple[dict[str, int], dict[str, AnyArray]
         "SYMBOLS": agent.symbols,
         "PROBABILITIES": int(layer.probabilities),
         "COIN": int(agent.keep < 1),
+        "FRACTION": 0,
         "STEP": 0,
         "BEGINS": 0,
     }
@@ -190,6 +170,31 @@ def _of_symbols(agent: SymbolAgent) -> tuple[dict[str, int], dict[str, AnyArray]
         "first": agent.start,
     }
     return sizes, tables | ({"keep": np.array([agent.keep])} if agent.keep < 1 else {})
+
+
+def _in_whole_numbers(
+    agent: Sanitizer | SymbolAgent, sizes: dict[str, int], tables: dict[str, AnyArray]
+) -> tuple[dict[str, int], dict[str, AnyArray]]:
+    """The sizes and tables of sums of whole numbers in place of those of doubles."""
+    if isinstance(agent, SymbolAgent) or agent.memory is not None:
+        what = "symbols are" if isinstance(agent, SymbolAgent) else "a memory is, from row to row,"
+        raise InvalidPlan(
+            f"--arithmetic: expected double for {agent.agent}, found fixed: {what} rounded, and its certificate is "
+            "about doubles; a compiler computes them in software (docs/how-to/agent-in-c.md says at what cost)"
+        )
+    fixed = fixed_of(agent)
+    sizes |= {"FRACTION": fixed.fraction, "BLURRED": agent.recipe.sent}
+    tables |= {
+        "low": fixed.limits[0],
+        "high": fixed.limits[1],
+        "scale": fixed.scale,
+        "offset": fixed.offset,
+        "dither": fixed.dither,
+        "rows": fixed.rows,
+        "noise": tables["noise"].astype(np.float32),
+        "blurred": np.arange(agent.recipe.sent, dtype=np.uint8),
+    }
+    return sizes, tables
 
 
 def _plan_header(agent: str, plan: str, sizes: Mapping[str, int], tables: Mapping[str, AnyArray]) -> str:
@@ -208,7 +213,7 @@ def _plan_header(agent: str, plan: str, sizes: Mapping[str, int], tables: Mappin
     ]
     for name, table in tables.items():
         if table.size:
-            kind = "unsigned char" if table.dtype.kind == "i" else "double"
+            kind = _TYPES[table.dtype.name]
             shape = "".join(f"[{size}]" for size in table.shape)
             lines.append(f"static const {kind} veilnet_{name}{shape} = {_braced(table)};")
     return "\n".join([*lines, "#endif\n#endif\n"])
@@ -218,7 +223,7 @@ def _braced(table: AnyArray) -> str:
     """Numbers to the last bit, in the hexadecimal form that C99 reads."""
     if table.ndim:
         return "{" + ", ".join(_braced(each) for each in table) + "}"
-    return str(int(table)) if table.dtype.kind == "i" else float(table).hex()
+    return float(table).hex() if table.dtype.kind == "f" else f"{int(table)}"
 
 
 def _text(text: str) -> str:

@@ -59,7 +59,7 @@ class Veilnet : public Component {
   Flash flash_;
   time::RealTimeClock *clock_{nullptr};
   std::string root_, messages_, receipts_;
-  std::array<double, VEILNET_READINGS> row_; /* the last values of this epoch; not a number where none came */
+  std::array<veilnet_reading, VEILNET_READINGS> row_; /* the last values of this epoch; not a number where none came */
   int64_t epoch_{0};
   uint64_t waiting_{0};
   uint32_t sent_{0};

@@ -4,7 +4,7 @@
 #if VEILNET_KEPT
 
 /* A gap in the epochs is a row that was missed; a memory that is not drawn anew goes on through all of them. */
-static veilnet_status drawn(veilnet_device *device, uint64_t epoch, uint64_t after, const double *readings,
+static veilnet_status drawn(veilnet_device *device, uint64_t epoch, uint64_t after, const veilnet_reading *readings,
                             veilnet_entropy draw, void *context, veilnet_message *message) {
     uint64_t missed = device->last ? epoch - device->last - 1 : after > 0;
     if (VEILNET_DRAWN && missed > 1) missed = 1;
@@ -16,7 +16,7 @@ static veilnet_status drawn(veilnet_device *device, uint64_t epoch, uint64_t aft
 
 #endif
 
-veilnet_journal_status veilnet_release(veilnet_device *device, uint64_t epoch, const double *readings,
+veilnet_journal_status veilnet_release(veilnet_device *device, uint64_t epoch, const veilnet_reading *readings,
                                        veilnet_entropy draw, void *context, veilnet_status *became) {
     veilnet_journal *journal = &device->journal;
     uint8_t bytes[VEILNET_MESSAGE_BYTES];

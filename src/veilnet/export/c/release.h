@@ -17,7 +17,7 @@ typedef struct {
 /* Take the epoch, draw, pack and keep. readings: NULL for an epoch without any, which is reported as missed.
  * became: what became of the readings. After VEILNET_NO_ENTROPY nothing was kept, and the epoch is given up.
  * What an agent with a memory kept before a restart is forgotten: the first row counts as missed. */
-veilnet_journal_status veilnet_release(veilnet_device *device, uint64_t epoch, const double *readings,
+veilnet_journal_status veilnet_release(veilnet_device *device, uint64_t epoch, const veilnet_reading *readings,
                                        veilnet_entropy draw, void *context, veilnet_status *became);
 
 #endif

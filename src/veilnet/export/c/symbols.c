@@ -95,7 +95,7 @@ static veilnet_status toss(veilnet_entropy draw, void *context, int64_t *symbol)
 }
 #endif
 
-veilnet_status veilnet_sanitize(const double *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
+veilnet_status veilnet_sanitize(const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
     double share[VEILNET_SHARES];
     int64_t symbol = -1;
     veilnet_status status = VEILNET_MISSED;

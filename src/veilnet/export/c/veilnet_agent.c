@@ -26,17 +26,115 @@ static uint64_t little_endian(const uint8_t *bytes, int count) {
 #endif
 
 #if VEILNET_DITHERS + VEILNET_BLURRED > 0
-/* Between -1/2 and 1/2, from 64 bits. */
-static double uniform(const uint8_t **bytes) {
+/* Between -1/2 and 1/2, in units of 2^-64. */
+static int64_t uniform(const uint8_t **bytes) {
     uint64_t bits = little_endian(*bytes, UNIFORM);
     *bytes += UNIFORM;
-    return (double)(int64_t)bits * 0x1p-64;
+    return (int64_t)bits;
 }
 #endif
 
+/* What readings go through is exact: doubles, whose rounding errors the grid hides, or whole numbers, which have none.
+ * Of what is drawn no reading is a part, and floats will do. */
+#if VEILNET_FRACTION
+
+typedef float real;
+typedef int64_t exact; /* a reading in units of 2^-scale, a sum in units of 2^-VEILNET_FRACTION of a step */
+#define ROOT sqrtf
+#define DIGITS 15 /* of the lower part of a number; shifts of negative numbers are arithmetic, as with every compiler */
+
+/* The nearest whole number to x * 2^power. No library is asked: those of small processors take doubles for it. */
+static exact whole(real x, int power) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int raised = (int)(bits >> 23 & 255);
+    exact digits = (exact)((bits & 0x7fffff) | (uint32_t)(raised > 0) << 23) * (bits >> 31 ? -1 : 1);
+    int shift = raised + (raised == 0) - 150 + power;
+    if (shift >= 0) return digits * ((exact)1 << shift);
+    shift = shift < -40 ? 40 : -shift;
+    return (digits + ((exact)1 << (shift - 1))) >> shift;
+}
+
+static real added(real total, real y) { return isfinite(y) ? total : y; }
+static exact centred(real y, size_t k) { return whole(y, veilnet_scale[k]) - veilnet_offset[k]; }
+
+#if VEILNET_DITHERS > 0
+/* width * u, of the upper 32 bits of u. */
+static exact moved(exact width, int64_t u) {
+    u >>= 32;
+    return ((width >> DIGITS) * u + ((width & ((1 << DIGITS) - 1)) * u >> DIGITS)) >> (32 - DIGITS);
+}
+#endif
+
+/* Products of two numbers below 2^46, in parts; all of them together, then in units of 2^30, rounded down. */
+static exact combined(size_t j, const exact *known) {
+    int64_t high = 0, middle = 0, low = 0;
+    for (size_t k = 0; k < KNOWN; k++) {
+        int32_t a = (int32_t)(veilnet_rows[j][k] >> DIGITS), b = (int32_t)(veilnet_rows[j][k] & ((1 << DIGITS) - 1));
+        int32_t c = (int32_t)(known[k] >> DIGITS), d = (int32_t)(known[k] & ((1 << DIGITS) - 1));
+        high += (int64_t)a * c, middle += (int64_t)a * d + (int64_t)b * c, low += (int64_t)b * d;
+    }
+    return high + ((middle + (low >> DIGITS)) >> DIGITS);
+}
+
+#if VEILNET_NOISES > 0
+#define noise(steps) whole(steps, VEILNET_FRACTION)
+
+static real logarithm(real x) {
+    int power;
+    real part = frexpf(x, &power);
+    if (part < (real)0.70710678) part += part, power--;
+    real s = (part - 1) / (part + 1), t = s * s;
+    return (real)power * (real)0.69314718 +
+           2 * s * (1 + t * ((real)1 / 3 + t * ((real)1 / 5 + t * ((real)1 / 7 + t * ((real)1 / 9)))));
+}
+#endif
+
+#if VEILNET_BLURRED > 0
+static exact blur(int64_t u) { return u >> (64 - VEILNET_FRACTION); }
+#endif
+
+/* Sums are far below what 64 bits hold, since readings are within their limits. */
+static int rounded(exact sum, int64_t *steps) {
+    *steps = (sum + ((exact)1 << (VEILNET_FRACTION - 1))) >> VEILNET_FRACTION;
+    return 1;
+}
+
+#else
+
+typedef double real, exact;
+#define ROOT sqrt
+#define logarithm log
+#define noise(steps) (steps)
+
+static real added(real total, real y) { return total + y; }
+static exact centred(real y, size_t k) { return y - veilnet_offset[k]; }
+
+#if VEILNET_DITHERS > 0
+static exact moved(exact width, int64_t u) { return (double)u * 0x1p-64 * width; }
+#endif
+
+static exact combined(size_t j, const exact *known) {
+    exact sum = 0.0;
+    for (size_t k = 0; k < KNOWN; k++) sum += veilnet_rows[j][k] * known[k];
+    return sum;
+}
+
+#if VEILNET_BLURRED > 0
+static exact blur(int64_t u) { return (double)u * 0x1p-64; }
+#endif
+
+static int rounded(exact sum, int64_t *steps) {
+    int inside = fabs(sum) < 0x1p51; /* false where it is not a number */
+    *steps = inside ? (int64_t)rint(sum) : 0;
+    return inside;
+}
+
+#endif
+
 #if VEILNET_NOISES + VEILNET_DRAWN > 0
-static double ratio(const double (*by)[8], double x) {
-    double above = by[0][0], below = by[1][0];
+static real ratio(const real (*by)[8], real x) {
+    real above = by[0][0], below = by[1][0];
     for (int power = 1; power < 8; power++) {
         above = above * x + by[0][power];
         below = below * x + by[1][power];
@@ -46,8 +144,8 @@ static double ratio(const double (*by)[8], double x) {
 
 /* Standard normal, from 96 bits: a sign and p = (k + 1/2)/2^96 of 95, whose quantile AS 241 (PPND16) gives. All three of its
  * ratios are computed and one is taken, so that the operations do not depend on the draw. */
-static double normal(const uint8_t **bytes) {
-    static const double quantile[3][2][8] = {
+static real normal(const uint8_t **bytes) {
+    static const real quantile[3][2][8] = {
         {{2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
           1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0},
          {5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
@@ -61,14 +159,15 @@ static double normal(const uint8_t **bytes) {
          {2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
           1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0}}};
     uint64_t leading = little_endian(*bytes, UNIFORM);
-    double trailing = (double)little_endian(*bytes + UNIFORM, NORMAL - UNIFORM);
+    real trailing = (real)(uint32_t)little_endian(*bytes + UNIFORM, NORMAL - UNIFORM);
     *bytes += NORMAL;
-    double p = ((double)(leading >> 1) + (trailing + 0.5) * 0x1p-32) * 0x1p-64;
-    double q = p - 0.5, root = sqrt(-log(p));
-    double found[3] = {
-        q * ratio(quantile[0], 0.425 * 0.425 - q * q), -ratio(quantile[1], root - 1.6), -ratio(quantile[2], root - 5.0)};
-    int which = (q < -0.425) * (1 + (root > 5.0));
-    return found[which] * (1.0 - 2.0 * (double)(leading & 1));
+    real upper = (real)(uint32_t)(leading >> 33) * (real)0x1p32, lower = (real)(uint32_t)(leading >> 1);
+    real p = (upper + lower + (trailing + (real)0.5) * (real)0x1p-32) * (real)0x1p-64;
+    real q = p - (real)0.5, root = ROOT(-logarithm(p));
+    real found[3] = {q * ratio(quantile[0], (real)(0.425 * 0.425) - q * q), -ratio(quantile[1], root - (real)1.6),
+                     -ratio(quantile[2], root - 5)};
+    int which = (q < (real)-0.425) * (1 + (root > 5));
+    return found[which] * (real)(1 - 2 * (int)(leading & 1));
 }
 #endif
 
@@ -77,56 +176,49 @@ double veilnet_number(const veilnet_message *message, size_t place) {
 }
 
 /* Readings within their limits and without their offset; 0 where one is no finite number. */
-static int examine(const double *readings, double *known) {
-    double total = 0.0;
+static int examine(const veilnet_reading *readings, exact *known) {
+    real total = 0;
     for (size_t k = 0; k < VEILNET_READINGS; k++) {
-        double y = readings[k];
-        total += y;
-        y = y < veilnet_low[k] ? veilnet_low[k] : y;
-        y = y > veilnet_high[k] ? veilnet_high[k] : y;
-        known[k] = y - veilnet_offset[k];
+        real y = readings[k];
+        total = added(total, y);
+        y = y > veilnet_low[k] ? y : veilnet_low[k];
+        known[k] = centred(y < veilnet_high[k] ? y : veilnet_high[k], k);
     }
     return isfinite(total);
 }
 
 #if VEILNET_DITHERS > 0
 /* Readings lie on a lattice of steps: uniform draws of a step's width move them off it. */
-static void dither(double *known, const uint8_t **bytes) {
+static void dither(exact *known, const uint8_t **bytes) {
     for (size_t pass = 0; pass < VEILNET_DITHERS; pass++)
-        for (size_t k = 0; k < VEILNET_READINGS; k++) known[k] += uniform(bytes) * veilnet_dither[pass][k];
+        for (size_t k = 0; k < VEILNET_READINGS; k++) known[k] += moved(veilnet_dither[pass][k], uniform(bytes));
 }
 #endif
 
 /* What is known becomes numbers on their grids. */
-static veilnet_status combine(const double *known, const uint8_t *bytes, veilnet_message *out) {
-    double sums[VEILNET_NUMBERS];
+static veilnet_status combine(const exact *known, const uint8_t *bytes, veilnet_message *out) {
+    exact sums[VEILNET_NUMBERS];
     veilnet_status status = VEILNET_OK;
-    for (size_t j = 0; j < VEILNET_NUMBERS; j++) {
-        sums[j] = 0.0;
-        for (size_t k = 0; k < KNOWN; k++) sums[j] += veilnet_rows[j][k] * known[k];
-    }
+    for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] = combined(j, known);
 #if VEILNET_NOISES > 0
     for (size_t i = 0; i < VEILNET_NOISES; i++) {
-        double drawn = normal(&bytes);
-        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += drawn * veilnet_noise[i][j];
+        real drawn = normal(&bytes);
+        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += noise(drawn * veilnet_noise[i][j]);
     }
 #endif
 #if VEILNET_BLURRED > 0
-    for (size_t i = 0; i < VEILNET_BLURRED; i++) sums[veilnet_blurred[i]] += uniform(&bytes);
+    for (size_t i = 0; i < VEILNET_BLURRED; i++) sums[veilnet_blurred[i]] += blur(uniform(&bytes));
 #endif
     (void)bytes;
-    for (size_t j = 0; j < VEILNET_NUMBERS; j++) {
-        int inside = fabs(sums[j]) < 0x1p51; /* false where it is not a number */
-        out->steps[j] = inside ? (int64_t)rint(sums[j]) : 0;
-        if (!inside) status = VEILNET_TOO_FAR;
-    }
+    for (size_t j = 0; j < VEILNET_NUMBERS; j++)
+        if (!rounded(sums[j], &out->steps[j])) status = VEILNET_TOO_FAR;
     wipe(sums, sizeof sums);
     return status;
 }
 
 /* The random bytes of a row are drawn before anything else happens: half a row of noise protects nothing. */
-static veilnet_status send(double *known, veilnet_entropy draw, void *context, veilnet_message *out,
-                           void (*enter)(void *state, double *known), void *state) {
+static veilnet_status send(exact *known, veilnet_entropy draw, void *context, veilnet_message *out,
+                           void (*enter)(void *state, exact *known), void *state) {
     uint8_t bytes[ROW_BYTES + 1];
     const uint8_t *left = bytes;
     veilnet_status status = VEILNET_NO_ENTROPY;
@@ -144,8 +236,9 @@ static veilnet_status send(double *known, veilnet_entropy draw, void *context, v
 
 #if VEILNET_KEPT == 0
 
-veilnet_status veilnet_sanitize(const double *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
-    double known[KNOWN];
+veilnet_status veilnet_sanitize(
+    const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
+    exact known[KNOWN];
     veilnet_status status = VEILNET_MISSED;
     memset(out, 0, sizeof *out);
     if (readings && examine(readings, known)) status = send(known, draw, context, out, NULL, NULL);
@@ -198,7 +291,7 @@ static void miss(veilnet_state *state, veilnet_entropy draw, void *context) {
 }
 
 veilnet_status veilnet_step(
-    veilnet_state *state, const double *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
+    veilnet_state *state, const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
     double known[KNOWN];
     veilnet_status status = VEILNET_MISSED;
     memset(out, 0, sizeof *out);

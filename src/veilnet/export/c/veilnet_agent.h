@@ -23,6 +23,13 @@ typedef enum {
 /* Fills bytes with fresh random ones that nobody else knows, and returns 0; returns anything else where it cannot. */
 typedef int (*veilnet_entropy)(void *context, uint8_t *bytes, size_t count);
 
+/* One reading. Where it is a float, sums are of whole numbers, and nothing but veilnet_number needs doubles. */
+#if VEILNET_FRACTION
+typedef float veilnet_reading;
+#else
+typedef double veilnet_reading;
+#endif
+
 /* The numbers to send, in whole steps of their grid. */
 typedef struct {
     int64_t steps[VEILNET_NUMBERS];
@@ -34,7 +41,8 @@ double veilnet_number(const veilnet_message *message, size_t place);
 #if VEILNET_KEPT == 0
 
 /* What may leave of VEILNET_READINGS readings: of a row, or of VEILNET_WINDOW rows one after the other. */
-veilnet_status veilnet_sanitize(const double *readings, veilnet_entropy draw, void *context, veilnet_message *out);
+veilnet_status veilnet_sanitize(
+    const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out);
 
 #else
 
@@ -47,7 +55,7 @@ typedef struct {
 /* What may leave of the next row. readings: NULL for a row without any, which counts as missed.
  * After anything but VEILNET_OK the memory has begun anew, or does so with the next row. */
 veilnet_status veilnet_step(
-    veilnet_state *state, const double *readings, veilnet_entropy draw, void *context, veilnet_message *out);
+    veilnet_state *state, const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out);
 
 #endif
 #endif

@@ -1,0 +1,133 @@
+"""Agents exported with sums of whole numbers: exact to the last bit, and as close to doubles as they say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, symbol_agent
+from helpers.c_fixed import WholeNumbers, normal_of_floats, sums_of
+from helpers.live_networks import house_plan
+from helpers.said import says
+from veilnet._core.errors import InvalidPlan
+from veilnet.agent import grid
+from veilnet.agent.randomness import normal_from_bits
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.export import export_c, rounding
+from veilnet.export.fixed import fixed_of
+
+ROWS = 2000
+NO_DOUBLES = ("-Wdouble-promotion",)
+
+
+def noisy(agent: str, deviations: Any = (0, 0)) -> Sanitizer:
+    """An agent of the house with noise of so many steps on its two numbers."""
+    planned = house_plan().sanitizers[agent]
+    return planned.replace(noise=np.diag((np.array(deviations) * planned.grid) ** 2))
+
+
+def floats_of(agent: Sanitizer, rows: int, seed: int) -> Any:
+    """Readings of a sensor that gives floats, some of them far away."""
+    random = np.random.default_rng(seed)
+    scale = np.where(random.random((rows, 1)) < 0.1, 100.0, 1.0) * np.maximum(np.abs(agent.offset), 1.0)
+    return (agent.offset + scale * random.standard_normal((rows, agent.readings))).astype(np.float32)
+
+
+@needs_compiler
+@pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
+@pytest.mark.parametrize("agent", ["kitchen", "hall"])
+def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) -> None:
+    """Oracle: Python's integers, which have no end. No operation is on doubles, and planted faults are found."""
+    sanitizer = noisy(agent, deviations)
+    program = compiled(sanitizer, tmp_path, flags=NO_DOUBLES, arithmetic="fixed")
+    rows, source = floats_of(sanitizer, ROWS, 1), WholeNumbers(2)
+    rows[5], rows[6], rows[7, 0], rows[8, 1] = 3e38, 1e-42, np.nan, -np.inf
+    sent = np.isfinite(rows).all(axis=1)
+    expected = source.device(sanitizer, np.nan_to_num(rows))
+    tape = source.tape(~sent)
+    status, steps = sent_by(program, rows, tape, 2, "<f4")
+    assert np.flatnonzero(status).tolist() == [7, 8]
+    assert np.array_equal(steps[sent], expected[sent])
+    code = (tmp_path / "veilnet_agent.c").read_text(encoding="utf-8")
+    for right, wrong in (
+        ("(int64_t)a * d + ", ""),
+        ("(low >> DIGITS)", "(low << DIGITS)"),
+        ("blur(uniform(&bytes))", "0 * blur(uniform(&bytes))"),
+    ):
+        assert right in code
+        (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
+        build(tmp_path, "veilnet_agent.c")
+        assert np.any(sent_by(program, rows, tape, 2, "<f4")[1][sent] != expected[sent]), right
+
+
+@pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
+def test_whole_numbers_send_what_doubles_do(deviations: Any) -> None:
+    """The same random bytes: but where the two are on either side of a boundary, and then a step apart."""
+    agent = noisy("kitchen", deviations)
+    rows = floats_of(agent, 20_000, 3)
+    device, source = WholeNumbers(4).device(agent, rows), Taped(4)
+    sums = agent.recipe.dithered(agent.recipe.examine(rows.astype(float))[0], source) @ agent.recipe.rows
+    if agent.recipe.draw is not None:
+        sums = sums + agent.recipe.draw(source, len(rows))
+    apart = np.abs(device - grid.whole_steps(sums + source.uniform(sums.shape)).astype(int))
+    assert apart.max() <= 1
+    assert np.mean(apart) < (1e-3 if any(deviations) else 1e-4)
+
+
+@pytest.mark.parametrize("agent", ["kitchen", "hall", "study"])
+def test_what_shows_of_readings_with_the_same_sums(agent: str) -> None:
+    """Two rows whose Cy differ by an amount that Fractions know: t differs by it, but for what is stated."""
+    sanitizer = noisy(agent)
+    fixed, scale = fixed_of(sanitizer), sanitizer.compression / sanitizer.grid[:, None]
+    low, high = fixed.limits
+    withheld = np.linalg.svd(scale)[2][2:]
+    random, worst = np.random.default_rng(5), 0.0
+    for _ in range(300):
+        step = random.standard_normal(len(withheld)) @ withheld
+        along = np.min(0.9 * high / np.abs(step)) * random.random() ** 4
+        pair = np.clip([along * step, -along * step], low, high).astype(np.float32)
+        truth = [[sum(Fraction(c) * Fraction(float(y)) for c, y in zip(row, rows, strict=True)) for row in scale]
+                 for rows in pair]  # fmt: skip
+        moved = sums_of(fixed, pair[:1])[0] - sums_of(fixed, pair[1:])[0]
+        off = [
+            abs(Fraction(int(m), 2**fixed.fraction) - (a - b)) for m, a, b in zip(moved, *truth, strict=True)
+        ]
+        worst = max(worst, float(sum(off)))
+    assert 0.02 * fixed.shows < worst <= fixed.shows < 2.0**-18
+    assert rounding(sanitizer, "fixed") == fixed.shows
+
+
+def test_noise_in_floats_is_that_of_doubles() -> None:
+    """Of random bits, and of those far out in the tails: to 2^-96."""
+    random = np.random.default_rng(6)
+    leading = random.integers(0, 2**64, 200_000, dtype=np.uint64) >> random.integers(0, 64, 200_000).astype(
+        np.uint64
+    )
+    trailing = random.integers(0, 2**32, 200_000, dtype=np.uint32)
+    exactly = normal_from_bits(leading, trailing)
+    off = np.abs(normal_of_floats(leading, trailing) - exactly)
+    assert np.abs(exactly).max() > 9
+    assert off.max() < 3e-6
+    even = random.integers(0, 2**64, 200_000, dtype=np.uint64)
+    ratio = np.mean(normal_of_floats(even, trailing).astype(float) ** 2) / np.mean(
+        normal_from_bits(even, trailing) ** 2
+    )
+    assert abs(ratio - 1) < 1e-6
+
+
+@pytest.mark.parametrize("what", ["stream", "symbols", "far"])
+def test_what_whole_numbers_cannot_hold_is_refused(what: str, tmp_path: Path) -> None:
+    agents = {
+        "stream": house_plan(stream=True).sanitizers["kitchen"],
+        "symbols": symbol_agent(keep=1.0),
+        "far": vn.Sanitizer([[1.0]], grid=[2.0**-9], agent="hall", offset=[1e25]),
+    }
+    with pytest.raises(InvalidPlan) as error:
+        export_c(agents[what], "plan", tmp_path / "none", "fixed")
+    says(str(error.value), "--arithmetic", agents[what].agent, "double", "fixed")
+    assert not (tmp_path / "none").exists()
