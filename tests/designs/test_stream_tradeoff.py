@@ -214,6 +214,7 @@ def test_at_the_limit_agents_still_say_what_has_nothing_to_do_with_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.small_search
 def test_the_frontier_is_monotone_and_no_worse_than_designs() -> None:
     network = small_stream(2)
     verdict = check_stream(network)

@@ -19,6 +19,7 @@ from helpers.structured_networks import grid_of_levels, levels_between, structur
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.tradeoff import RowTradeoff
 from veilnet.plans.asked import Asked
+from veilnet.plans.plan import make_plan
 
 pytestmark = pytest.mark.slow
 
@@ -235,7 +236,8 @@ class TestEveryDirection:
         assert worst.utility == pytest.approx(plain.utility, rel=1e-4)
 
     def test_saved_and_loaded_it_is_still_promised(self, tmp_path) -> None:
-        plan = designed(self.network, privacy={"presence": vn.Worst(5.0)})
+        noisy = {a: vn.Sanitizer(np.eye(len(rows)), 100.0) for a, rows in self.network.observe.items()}
+        plan = make_plan(self.network, noisy, "joint", Asked(worst={"presence": 5.0}))
         plan.save(tmp_path / "plan")
         again = vn.Plan.load(tmp_path / "plan")
         assert dict(again.worst_targets) == {"presence": 5.0}

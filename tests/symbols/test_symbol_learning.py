@@ -51,9 +51,9 @@ def test_symbols_part_at_the_same_quantiles_in_service_where_shares_tie() -> Non
 
 
 def test_the_stated_error_of_a_number_counts_that_its_symbols_were_chosen() -> None:
-    """Over five plans the mean of stated over found has 2 % by chance; from rows that learned alone it is 0.90."""
+    """Over three plans the mean of stated over found has 3 % by chance; from rows that learned alone it is 0.90."""
     ratios = []
-    for seed in range(1, 6):
+    for seed in range(1, 4):
         plan = vn.learn_symbols(symbol_table(600, seed=seed), AGENTS, "heat", ["person"])
         fresh = symbol_table(4000, seed=100 + seed)
         estimate = plan.estimate(plan.send(fresh))
