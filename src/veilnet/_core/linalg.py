@@ -152,6 +152,18 @@ def positive_root(symmetric: Array) -> Array:
     return np.asarray(np.sqrt(values[keep])[:, None] * vectors[:, keep].T * scale[None, :])
 
 
+def whitener(covariance: Array, *, least: float) -> Array:
+    """W with W covariance W' = I, rows of zeros for directions that, units removed, have less than ``least`` of the
+    largest variance: they are rounding.
+    """
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > least * max(float(values[-1]), 0.0)
+    roots = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    return np.asarray(roots[:, None] * vectors.T / scale)
+
+
 def orthonormal_rows(rows: Array) -> Array:
     """Orthonormal rows that span the same space; each row counts by its direction, not its size."""
     unit = rows / np.linalg.norm(rows, axis=1)[:, None]

@@ -35,7 +35,7 @@ from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, with_memories
-from veilnet.calibration.stream_model import FittedStream
+from veilnet.calibration.stream_model import FittedStream, contracting
 
 _MOST = 1.0 / 3.0  # of h: above it a fit is hardly one, and variances are at most doubled
 _NEGLIGIBLE = 2e-3  # of h: below it nothing is simulated
@@ -111,14 +111,11 @@ def without_bias(model: LinearModel, stream: FittedStream) -> FittedStream:
     left, singular, right = np.linalg.svd(np.linalg.solve(root, stream.transition @ root))
     kept = np.minimum(singular + 2 * singular / rows, np.maximum(longest, singular))
     move = left * kept @ right
-    transition = np.linalg.solve(root.T, (root @ move).T).T
-    renewed = root @ (np.eye(length) - move @ move.T) @ root.T
-
     colour = stream.noise
     taken = ((2 + length) * colour.memory + float(np.trace(move))) / rows
     memory = np.where(colour.memory > 0, np.minimum(colour.memory + taken, longest), 0.0)
     row = stationary_covariance(np.diag(colour.memory), colour.innovation) + colour.floor
-    return FittedStream(transition, renewed, with_memories(memory, colour.part, row))
+    return FittedStream(*contracting(root, move), with_memories(memory, colour.part, row))
 
 
 def uncertain(model: LinearModel, stream: FittedStream) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ from veilnet.calibration.intervals import (
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.noise_memory import with_memories
 from veilnet.calibration.rows import Rows
-from veilnet.calibration.stream_model import FittedStream
+from veilnet.calibration.stream_model import FittedStream, contracting
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
@@ -122,8 +122,5 @@ def moved_stream(fitted: LinearModel, model: LinearModel, stream: FittedStream) 
     """The stream of another row model, with the memories of the one that was fitted."""
     before = np.linalg.cholesky(fitted.covariance)
     contraction = np.linalg.solve(before, stream.transition @ before)
-    root = np.linalg.cholesky(model.covariance)
-    transition = np.linalg.solve(root.T, (root @ contraction).T).T
-    renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T
     colour = with_memories(stream.noise.memory, stream.noise.part, model.noise)
-    return FittedStream(transition, (renewed + renewed.T) / 2, colour)
+    return FittedStream(*contracting(np.linalg.cholesky(model.covariance), contraction), colour)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,10 +14,7 @@ from veilnet.calibration.outliers import Outlier, worst_of_each
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
 
-_OF_READINGS = (
-    "reading", "agent", "R²", "held out", "noise", "credible", "step", "skew", "kurtosis", "lag 1",
-)  # fmt: skip
-_OF_PARAMETERS = ("parameter", "role", "mean", "deviation", "values", "kurtosis", "lag 1", "from public")
+_One = TypeVar("_One")
 
 
 @dataclass(frozen=True)
@@ -135,47 +133,9 @@ class CalibrationReport:
             *([] if self.time is None else [str(self.time)]),
             *(f"{note}." for note in self.notes),
             "",
-            *in_columns(
-                [
-                    _OF_READINGS,
-                    *(
-                        (
-                            r.name,
-                            r.agent,
-                            f"{r.explained:.3f}",
-                            f"{r.held_out:.3f}",
-                            f"{r.noise:.3g}",
-                            f"{r.lowest:.4g}..{r.highest:.4g}" if np.isfinite(r.lowest) else "any",
-                            f"{r.resolution:.3g}" if r.resolution else "none",
-                            _signed(r.skewness),
-                            _signed(r.kurtosis),
-                            _signed(r.persistence),
-                        )
-                        for r in self.readings
-                    ),
-                ],
-                left=2,
-            ),
+            *_table(_OF_READINGS, self.readings),
             "",
-            *in_columns(
-                [
-                    _OF_PARAMETERS,
-                    *(
-                        (
-                            p.name,
-                            p.role,
-                            f"{p.mean:.4g}",
-                            f"{p.deviation:.3g}",
-                            str(p.values),
-                            _signed(p.kurtosis),
-                            _signed(p.persistence),
-                            f"{100 * p.explained_by_public:.0f} %" if p.role == "private" else "",
-                        )
-                        for p in self.parameters
-                    ),
-                ],
-                left=2,
-            ),
+            *_table(_OF_PARAMETERS, self.parameters),
             "",
             "Condition numbers: "
             + ", ".join(f"{name} {value:.3g}" for name, value in self.conditions.items())
@@ -206,6 +166,37 @@ class CalibrationReport:
     def _two_valued(self) -> set[str]:
         """The parameters of which an error says little: plans tell how surely the two values are distinguished."""
         return {each.name for each in self.parameters if each.values == 2}
+
+
+# heading -> what stands below it
+_OF_READINGS: dict[str, Callable[[ReadingReport], str]] = {
+    "reading": lambda r: r.name,
+    "agent": lambda r: r.agent,
+    "R²": lambda r: f"{r.explained:.3f}",
+    "held out": lambda r: f"{r.held_out:.3f}",
+    "noise": lambda r: f"{r.noise:.3g}",
+    "credible": lambda r: f"{r.lowest:.4g}..{r.highest:.4g}" if np.isfinite(r.lowest) else "any",
+    "step": lambda r: f"{r.resolution:.3g}" if r.resolution else "none",
+    "skew": lambda r: _signed(r.skewness),
+    "kurtosis": lambda r: _signed(r.kurtosis),
+    "lag 1": lambda r: _signed(r.persistence),
+}
+_OF_PARAMETERS: dict[str, Callable[[ParameterReport], str]] = {
+    "parameter": lambda p: p.name,
+    "role": lambda p: p.role,
+    "mean": lambda p: f"{p.mean:.4g}",
+    "deviation": lambda p: f"{p.deviation:.3g}",
+    "values": lambda p: str(p.values),
+    "kurtosis": lambda p: _signed(p.kurtosis),
+    "lag 1": lambda p: _signed(p.persistence),
+    "from public": lambda p: f"{100 * p.explained_by_public:.0f} %" if p.role == "private" else "",
+}
+
+
+def _table(columns: Mapping[str, Callable[[_One], str]], rows: Sequence[_One]) -> list[str]:
+    return in_columns(
+        [tuple(columns), *(tuple(cell(row) for cell in columns.values()) for row in rows)], left=2
+    )
 
 
 def _span(factors: Sequence[float]) -> str:

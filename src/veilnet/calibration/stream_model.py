@@ -127,7 +127,11 @@ def fit_transition(
     root = np.linalg.cholesky(covariance)
     half = np.linalg.solve(root, np.outer(deviation, deviation) * lagged)
     left, singular, right = np.linalg.svd(np.linalg.solve(root, half.T).T)
-    contraction = left * np.minimum(singular, 1.0 - 1.0 / (before.size + 1)) @ right
+    return contracting(root, left * np.minimum(singular, 1.0 - 1.0 / (before.size + 1)) @ right)
+
+
+def contracting(root: Array, contraction: Array) -> tuple[Array, Array]:
+    """(A, Q) of M in the units of a row, whose covariance is root root'."""
     transition = np.linalg.solve(root.T, (root @ contraction).T).T
-    renewed = root @ (np.eye(length) - contraction @ contraction.T) @ root.T
+    renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T
     return np.asarray(transition), np.asarray((renewed + renewed.T) / 2)

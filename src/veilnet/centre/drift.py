@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from veilnet._core.bounded import Bounded
 from veilnet._core.chi_square import threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
@@ -100,7 +101,7 @@ class Drift:
         self.model = fusion.model
         self._seen = 0
         self.per_rows = float(per_rows)
-        self._watches: dict[bytes, _Watch] = {}
+        self._watches = Bounded[_Watch](_SETS_KEPT)
         self._refusals = Refusals(self.model.agents)
 
     def look(
@@ -122,15 +123,12 @@ class Drift:
             silent[self.model.agents.index(doubt.agent), doubt.row] = True
         order, groups = by_who_sent(silent)
         for pattern, members in groups:
-            key = np.packbits(pattern).tobytes()
-            if key not in self._watches:
-                while len(self._watches) >= _SETS_KEPT:
-                    self._watches.pop(next(iter(self._watches)))
-                self._watches[key] = _Watch(self.model, pattern, self.per_rows)
+            made = partial(_Watch, self.model, pattern, self.per_rows)
+            watch = self._watches.get(pattern.tobytes(), made)
             mine = order[members]
             deviations = stacked[mine] - self.model.expected
             deviations[:, np.repeat(pattern, self.model.blocks.sizes)] = 0.0
-            changes += self._watches[key].look(keys[mine], deviations)
+            changes += watch.look(keys[mine], deviations)
         # an agent that is off makes the others look off from it, but less
         return sorted(changes, key=lambda change: (change.until, -change.size))
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from veilnet._core.bounded import Bounded
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet._core.labelled import labels_of, picked
 from veilnet._core.missed import MISSED
@@ -107,7 +108,7 @@ class Fusion:
         self.keep = keep
         self._rate = gate
         self._sums: Mapping[str, SumParts] = {} if isinstance(self.model, SumModel) else self.model.sums
-        self._fuser_without: dict[tuple[str, ...], _Fuser] = {}
+        self._fuser_without = Bounded[_Fuser](_SETS_KEPT)
 
     @classmethod
     def load(
@@ -202,14 +203,12 @@ class Fusion:
         found = []
         for pattern, some in patterns:
             names = tuple(members[place] for place in np.flatnonzero(pattern).tolist())
-            if names not in self._fuser_without:
-                if len(self._fuser_without) >= _SETS_KEPT:
-                    self._fuser_without.clear()
-                model = without(self.model, names) if names else self.model
-                self._fuser_without[names] = _fuser(model, self._rate, 0, keep=self.keep)
-            mine = self._fuser_without[names].estimate(rows[order[some]], lag)
-            found.append((order[some], mine.lacking(names)))
+            fuser = self._fuser_without.get(names, partial(self._without, names))
+            found.append((order[some], fuser.estimate(rows[order[some]], lag).lacking(names)))
         return Estimate.joined(found)
+
+    def _without(self, names: tuple[str, ...]) -> _Fuser:
+        return _fuser(without(self.model, names), self._rate, 0, keep=self.keep)
 
     def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
         """Of a stream, the public parameters in each row, estimated from what arrived up to some rows later.

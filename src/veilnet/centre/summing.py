@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.linalg import whitener
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import refuse_unknown
@@ -36,23 +37,13 @@ def without(model: CentreModel, missing: Collection[str]) -> CentreModel:
         if not parts.usable(there) or parts.observe is None or parts.noise is None or parts.expected is None:
             observe[rows], whiten[place] = 0.0, np.zeros(whiten[place].shape)
             continue
-        white = _whitening(np.sum(parts.noise[there], axis=0))
+        white = whitener(np.sum(parts.noise[there], axis=0), least=_REPEATS)
         whiten[place] = white
         observe[rows] = white @ np.sum(parts.observe[there], axis=0)
         expected[rows] = np.sum(parts.expected[there], axis=0)
     return replace(
         model, observe=observe, expected=expected, whiten=WhiteningStacks.of_agents(model.blocks, whiten)
     )
-
-
-def _whitening(noise: Array) -> Array:
-    """W with W noise W' = I, rows of zeros for numbers that repeat others."""
-    scale = np.sqrt(np.maximum(np.diag(noise), 0.0))
-    safe = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(noise / safe[:, None] / safe[None, :])
-    kept = values > _REPEATS * max(float(values[-1]), 0.0)
-    roots = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    return np.asarray(roots[:, None] * vectors.T / safe[None, :])
 
 
 def added_up(

@@ -174,22 +174,6 @@ def _public(model: StreamModel, public: Array, errors: list[Array], steps: Seque
 def _joined(parts: Sequence[Estimate]) -> Estimate:
     """Rows after rows."""
     found = [part for part in parts if len(part.public)] or [parts[0]]
-    if len(found) == 1:
-        return found[0]
-    starts = np.cumsum([0, *(len(part.set_covariance) for part in found[:-1])])
-    rows = np.cumsum([0, *(len(part.public) for part in found[:-1])]).tolist()
-    return replace(
-        found[0],
-        public=np.concatenate([part.public for part in found]),
-        set_of_row=np.concatenate(
-            [part.set_of_row + start for part, start in zip(found, starts, strict=True)]
-        ),
-        set_covariance=np.concatenate([part.set_covariance for part in found]),
-        set_estimable=np.concatenate([part.set_estimable for part in found]),
-        set_missing=tuple(names for part in found for names in part.set_missing),
-        contradictions=tuple(
-            replace(doubt, row=doubt.row + start)
-            for part, start in zip(found, rows, strict=True)
-            for doubt in part.contradictions
-        ),
-    )
+    ends = np.cumsum([len(part.public) for part in found])
+    rows = [np.arange(end - len(part.public), end) for part, end in zip(found, ends, strict=True)]
+    return found[0] if len(found) == 1 else Estimate.joined(list(zip(rows, found, strict=True)))

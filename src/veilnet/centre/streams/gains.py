@@ -21,10 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from veilnet._core.bounded import Bounded
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
 from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covariance
@@ -33,7 +35,7 @@ from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.steady import MessageSystem, updated
 from veilnet.centre.streams.fading import Fading
 from veilnet.centre.streams.model import FilterRow
-from veilnet.centre.streams.steps import CarriedError, SteadyRow, Step
+from veilnet.centre.streams.steps import MOST_ROWS, CarriedError, SteadyRow, Step
 
 # A steady state is believed when one more row changes it by less than this part; a change of it below the next is
 # none, so that what is stated is exact to a few times as much.
@@ -44,7 +46,6 @@ _LOOK_AGAIN = 16  # rows, after which an error is held against a steady state ag
 _MOST_OF_IT = 0.75  # of the state, that a change may have directions in
 _MORE = 16  # directions that rows may add to a change before it is cut to what counts
 _NEWTON_STEPS = 3  # each doubles the digits of a steady state
-_MOST_ROWS = 1024  # patterns that are remembered
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
 _STILL_VAGUE = 1e-3
 
@@ -84,7 +85,7 @@ class Gains:
         self.model = model
         self._rounding = _ROUNDING * _reference(model)
         self._floor = model.floor + np.diag(self._rounding)
-        self._rows: dict[Hashable, FilterRow] = {}
+        self._rows = Bounded[FilterRow](MOST_ROWS)
         self._steady: dict[Hashable, SteadyRow | None] = {}
         self._sudden: dict[float, Array] = {}
         # memories may be far larger than the x that they are made of
@@ -177,12 +178,11 @@ class Gains:
         return self._sudden[times]
 
     def _row(self, pattern: Hashable) -> FilterRow:
-        if pattern not in self._rows:
-            if len(self._rows) >= _MOST_ROWS:
-                self._rows.clear()
-            row = self.model.row(pattern)
-            self._rows[pattern] = replace(row, floor=row.floor + np.diag(self._rounding[row.arrived]))
-        return self._rows[pattern]
+        return self._rows.get(pattern, partial(self._rounded_row, pattern))
+
+    def _rounded_row(self, pattern: Hashable) -> FilterRow:
+        row = self.model.row(pattern)
+        return replace(row, floor=row.floor + np.diag(self._rounding[row.arrived]))
 
     def _whole(self, row: FilterRow, before: Array) -> Step:
         """The step of a row, from the whole error before it."""

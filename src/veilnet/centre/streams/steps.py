@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from veilnet._core.bounded import Bounded
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.streams.fading import Responses, shown_by_rows
 from veilnet.centre.streams.model import FilterRow
 
-_MOST_ROWS = 1024  # patterns that are remembered
+MOST_ROWS = 1024  # patterns that are remembered
 
 
 @dataclass(eq=False)
@@ -88,6 +88,11 @@ class Step(CarriedError):
         return np.asarray(self.left @ self.row.transition)
 
     @cached_property
+    def ahead(self) -> Array:
+        """observe transition: what the state before the row makes expect of its numbers."""
+        return np.asarray(self.row.observe @ self.row.transition)
+
+    @cached_property
     def constant(self) -> Array:
         """What the estimate moves by whatever arrives."""
         return np.asarray(self.left @ self.row.drive)
@@ -123,7 +128,7 @@ class SteadyRow:
     news: Array
     units: Array
     step: Step | None = None
-    _places: dict[Hashable, tuple[Integers, ...]] = field(default_factory=dict)
+    _places: Bounded[tuple[Integers, ...]] = field(default_factory=lambda: Bounded(MOST_ROWS))
 
     @cached_property
     def responses(self) -> Responses | None:
@@ -135,12 +140,9 @@ class SteadyRow:
 
     def places(self, row: FilterRow) -> tuple[Integers, ...]:
         """Numbers that arrive here or in a row; of these, the ones here, those in the row, only here, only there."""
-        found = self._places.get(row.pattern)
-        if found is None:
-            both = np.union1d(self.row.arrived, row.arrived)
-            here, there = np.isin(both, self.row.arrived), np.isin(both, row.arrived)
-            found = (both, *map(np.flatnonzero, (here, there, here & ~there, there & ~here)))
-            if len(self._places) >= _MOST_ROWS:
-                self._places.clear()
-            self._places[row.pattern] = found
-        return found
+        return self._places.get(row.pattern, partial(self._compared, row))
+
+    def _compared(self, row: FilterRow) -> tuple[Integers, ...]:
+        both = np.union1d(self.row.arrived, row.arrived)
+        here, there = np.isin(both, self.row.arrived), np.isin(both, row.arrived)
+        return (both, *map(np.flatnonzero, (here, there, here & ~there, there & ~here)))

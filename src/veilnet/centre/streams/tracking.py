@@ -25,12 +25,13 @@ after another none are believed until it has been quiet for a while: that is a f
 from __future__ import annotations
 
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from veilnet._core.linalg import cholesky, solve_lower
+from veilnet._core.linalg import whitener
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.stream import Filter
@@ -96,8 +97,7 @@ class Tracker:
 
     def copy(self) -> Tracker:
         """Another one that stands where this one does."""
-        other = Tracker(self.model, self.gains, self.gate)
-        other.rows, other.step, other.state = self.rows, self.step, self.state
+        other = copy(self)
         other._refused = dict(self._refused)
         return other
 
@@ -227,8 +227,8 @@ class Tracker:
         public[:] = states @ self.model.public.T
         new = centred[:0]
         if back is not None or self.gate is not None or not step.settled:
-            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ steady.row.transition.T
-            new = centred - (earlier + steady.row.drive) @ steady.row.observe.T
+            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ steady.ahead.T
+            new = centred - earlier - steady.row.observe @ steady.row.drive
         if not step.settled:
             return self._fading(step, states, public, new, steps)
         if self.gate is not None:
@@ -354,7 +354,8 @@ class StreamGate:
 
     def _redundancy(self, step: Step) -> Redundancy:
         scale = np.sqrt(np.diag(step.news))
-        joint = _white(step.news / np.outer(scale, scale)) / scale
+        joint = whitener(step.news, least=_SEEN)
+        joint = joint[np.any(joint, axis=1)]
         owner = self._owner[step.row.arrived]
         freedom = np.zeros(len(self.model.agents), dtype=np.intp)
         agents, owners = [np.zeros((0, len(owner)))], []
@@ -365,13 +366,3 @@ class StreamGate:
             agents.append(basis.T @ joint)
             owners += [place] * basis.shape[1]
         return Redundancy(joint, np.concatenate(agents), np.array(owners, dtype=np.intp), freedom)
-
-
-def _white(news: Array) -> Array:
-    """W with W news W' = I, of a covariance whose units were removed; without the directions that are rounding."""
-    try:
-        return solve_lower(cholesky(news), np.eye(len(news)))
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(news)
-        seen = values > _SEEN * values[-1]
-        return np.asarray(vectors[:, seen].T / np.sqrt(values[seen])[:, None])
