@@ -17,7 +17,7 @@ fail() {
 }
 
 # Debian's packages beyond Python: a browser and a broker, without which tests are skipped.
-packages="mosquitto chromium"
+packages="mosquitto chromium libatomic1"
 [ "${1-}" != --bare ] || { packages=; shift; }
 [ $# -ge 2 ] || fail "expected a folder and the names of Debian's releases or of Pythons; found $#: see the top of $0"
 mkdir -p "$1" && folder=$(CDPATH='' cd -P -- "$1" && pwd) || exit 1

@@ -76,9 +76,9 @@ def test_another_key_another_network_and_what_was_before_are_refused(
         reader.open(EstimateSigner(keys.centre, Topics("elsewhere")).payload(TABLE))
     old, new = signer.payload(TABLE), signer.payload(TABLE | {"epoch": 8})
     assert reader.open(new)["epoch"] == 8
-    for again in (old, new):
-        with pytest.raises(Malformed, match="again"):
-            reader.open(again)
+    for earlier, word in ((old, "again"), (new, "repeated")):
+        with pytest.raises(Malformed, match=word):
+            reader.open(earlier)
 
 
 def test_readers_get_the_public_half_and_a_key_that_is_there_is_kept(keys: KeyFolder) -> None:

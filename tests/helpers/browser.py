@@ -32,12 +32,28 @@ def browser() -> Iterator[Any]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         skip_or_fail("needs a browser: run 'sudo apt-get install chromium' and try again")
-    with driver.sync_playwright() as running:
+    with started(driver) as running:
         opened = running.chromium.launch(executable_path=found, args=list(FLAGS), timeout=PATIENCE)
         try:
             yield opened
         finally:
             opened.close()
+
+
+@contextmanager
+def started(driver: Any) -> Iterator[Any]:
+    """What drives a browser: a program of its own, which a small Debian lacks a library for."""
+    starting = driver.sync_playwright()
+    try:
+        running = starting.start()
+    except Exception as error:
+        skip_or_fail(
+            f"playwright does not start ({error}): run 'sudo apt-get install libatomic1' and try again"
+        )
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def axe() -> str:

@@ -35,6 +35,7 @@ PUBLISHED = {  # file and first argument of what publishes -> topic
     ("sum_rounds", "self._messages"): "sums",
     ("receiving", "self._topics.acks(agent)"): "acks",
     ("receiving", "self._topics.rounds(agent)"): "rounds",
+    ("receiving", "topics.status"): "status",
     ("receiving", "self._topics.status"): "status",
     ("receiving", "topic"): "status",
     ("lease", "topic"): "lease copies",
