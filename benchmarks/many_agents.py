@@ -164,7 +164,7 @@ def tradeoff(
 def limited_power(given: dict[str, Any], path: Path) -> dict[str, float]:
     """Noise of limited power alone."""
     import veilnet as vn
-    from veilnet.designs.power.network import NetworkCrowd
+    from veilnet.designs.power.plan import NetworkCrowd
 
     passes = Passes(len(given["observe"]))
     network = vn.Network(**given)

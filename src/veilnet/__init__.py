@@ -46,13 +46,13 @@ if TYPE_CHECKING:  # the same names, for those who read types
     from veilnet.designs.frontiers import Frontier as Frontier
     from veilnet.designs.frontiers import Point as Point
     from veilnet.designs.frontiers import frontier as frontier
+    from veilnet.designs.questions import AtLeast as AtLeast
+    from veilnet.designs.questions import Times as Times
     from veilnet.designs.questions import Worst as Worst
     from veilnet.designs.secrets import Accuracy as Accuracy
     from veilnet.designs.secrets import Auc as Auc
     from veilnet.designs.secrets import Mu as Mu
     from veilnet.designs.secrets import Power as Power
-    from veilnet.designs.standard_errors import AtLeast as AtLeast
-    from veilnet.designs.standard_errors import Times as Times
     from veilnet.model.coloured import ColouredNoise as ColouredNoise
     from veilnet.model.common import CommonNoise as CommonNoise
     from veilnet.model.doubts import Doubt as Doubt

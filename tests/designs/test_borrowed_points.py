@@ -18,12 +18,12 @@ def plan(loss: float, method: str = "joint") -> Any:
 def test_a_plan_made_for_more_proves_nothing_of_less() -> None:
     """No plan for 3 loses less than 0.4; one for 2 may, although the plan for 3 is the best that was found for it."""
     plans = {2.0: plan(0.6), 3.0: plan(0.5)}
-    borrowed, own = _point(2.0, 10.0, plans), _point(3.0, 10.0, plans)
+    borrowed, own = _point(2.0, plans), _point(3.0, plans)
     assert not own.borrowed
     assert own.bound == pytest.approx(0.4)
     assert borrowed.borrowed
     assert borrowed.utility == own.utility
     assert np.isinf(borrowed.gap)
     assert borrowed.bound == 0.0
-    free = _point(0.5, 10.0, {0.5: plan(0.0, "perfect"), 1.0: plan(0.0, "perfect")})
+    free = _point(0.5, {0.5: plan(0.0, "perfect"), 1.0: plan(0.0, "perfect")})
     assert not free.borrowed  # what is free is free at every level below

@@ -12,13 +12,13 @@ import veilnet as vn
 from helpers.paper_networks import PaperArrays, paper_arrays, standard_paper_network, standardize
 from veilnet._core.types import Array
 from veilnet.designs.joint.curve import JointCurve, least_loss
+from veilnet.designs.joint.hidden import telling_nothing
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.search import random_shrink
 from veilnet.designs.joint.settings import SearchOptions
-from veilnet.designs.joint.starts import random_shrink, share_projectors
-from veilnet.designs.joint.withholding import telling_nothing
 from veilnet.model.standard_form import StandardForm, standard_form
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def by_definition(form: StandardForm, shrink: list[Array]) -> tuple[float, Array
 
 def ceiling_and_limit(form: StandardForm) -> tuple[Array, Array]:
     objective = JointObjective(form)
-    start = share_projectors(objective)
+    start = objective.shares()
     return objective(start).privacy, objective([0 * x for x in start]).privacy
 
 
@@ -160,7 +160,7 @@ def test_tiny_losses_keep_their_digits() -> None:
     """Next to perfect utility the loss is proportional to the shrinkage, far below rounding of the trace 1."""
     form = small_network(2, (3, 3, 3), 3, public=1)
     objective = JointObjective(form)
-    perfect = share_projectors(objective)
+    perfect = objective.shares()
     losses = [objective([(1 - s) * p for p in perfect]).loss for s in (1e-6, 1e-12, 1e-13)]
     assert losses[1] == pytest.approx(losses[0] * 1e-6, rel=1e-3)
     assert losses[2] == pytest.approx(losses[0] * 1e-7, rel=1e-2)

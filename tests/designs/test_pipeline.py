@@ -12,7 +12,6 @@ import pytest
 import veilnet as vn
 from helpers.paper_networks import paper_network
 from veilnet._core.types import Array
-from veilnet.designs.confirmed import confirmed_plan
 from veilnet.designs.floors import FlooredCurve, floors_of, keeping_what_is_free
 from veilnet.designs.joint import search
 from veilnet.designs.joint.hidden import hiding, settle
@@ -20,11 +19,11 @@ from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult, Race
+from veilnet.designs.joint.search import turned_about
 from veilnet.designs.joint.settings import ROWS
-from veilnet.designs.joint.snap import Finished
-from veilnet.designs.joint.starts import turned_about
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.questions import read_asked
+from veilnet.designs.tradeoff import confirmed_plan
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
 
@@ -85,9 +84,9 @@ def test_privacy_is_counted_in_units_of_the_room_there_is() -> None:
     """What is missing, in logarithms, over the way to the ceiling or to the limit, whichever is shorter."""
     ceiling, limit = np.array([1.0, 1.0]), np.array([100.0, 4.0])
     problem = LeastLoss.between(np.array([1.5, 3.6]), ceiling, limit)
-    at = Evaluation(1.0, np.array([1.2, 3.6]), [])
+    at = Evaluation([], 1.0, np.array([1.2, 3.6]), [])
     assert problem.infeasibility(at) == pytest.approx(np.log(1.5 / 1.2) / np.log(1.5))
-    at = Evaluation(1.0, np.array([1.5, 3.5]), [])
+    at = Evaluation([], 1.0, np.array([1.5, 3.5]), [])
     assert problem.infeasibility(at) == pytest.approx(np.log(3.6 / 3.5) / np.log(4.0 / 3.6))
 
 
@@ -144,8 +143,7 @@ def test_agents_are_turned_from_the_best_plan(monkeypatch: pytest.MonkeyPatch) -
     begun: list[list[Array]] = []
     monkeypatch.setattr(search, "turned_about", lambda shrink: begun.append(shrink) or [])
     poor, good, best = (
-        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss)
-        for loss in (0.9, 0.1, 0.01)
+        Evaluation([np.full((1, 1, 1), loss)], loss, np.ones(1), []) for loss in (0.9, 0.1, 0.01)
     )
     nothing: Any = None
     found: Any = object()

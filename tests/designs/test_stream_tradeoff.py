@@ -190,7 +190,7 @@ def test_share_filters_answer_where_nothing_that_loses_is_confirmed(monkeypatch:
     def refuse(*_: object) -> None:
         raise vn.InvalidRequest("no steady state")
 
-    monkeypatch.setattr("veilnet.designs.confirmed.outlook", refuse)
+    monkeypatch.setattr("veilnet.designs.tradeoff.outlook", refuse)
     plan = vn.design(network, utility_loss=0.01, starts=1, progress=lambda _what, _part: False)
     assert plan.privacy == check_stream(network).ceiling
     assert plan.utility == 0.0

@@ -10,7 +10,7 @@ import pytest
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
-from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture, sample
+from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture
 from veilnet.designs.many.recipes import pulled
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound.rapidity import Rapidities
@@ -36,7 +36,7 @@ def network(seed: int, *, prior: bool = True, agents: int = 90) -> vn.Network:
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any network has very many agents, and a few of them stand for all."""
     monkeypatch.setattr(curve, "MANY_ENTRIES", 0)
-    monkeypatch.setattr(sample, "SAMPLE_ENTRIES", 120)
+    monkeypatch.setattr(curve, "SAMPLE_ENTRIES", 120)
 
 
 def test_a_derivative_by_prices_is_one() -> None:

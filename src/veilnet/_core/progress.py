@@ -37,6 +37,20 @@ class Teller:
             raise Stopped
 
 
+class Watched:
+    """Passes progress of several steps on, each a part of the whole, and remembers whether an answer was to stop."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = silent if progress is None else progress
+        self.stopped = False
+        self.start, self.part, self.prefix = 0.0, 1.0, ""
+
+    def __call__(self, what: str, part: float) -> bool | None:
+        answer = self._progress(f"{self.prefix}{what}", self.start + self.part * part)
+        self.stopped |= asks_to_stop(answer)
+        return answer
+
+
 def within(progress: Progress, what: str, start: float, part: float) -> Callable[[float], None]:
     """Progress of one step, from 0 to 1, as a ``part`` of the whole from ``start``; raises :class:`Stopped`."""
 

@@ -24,10 +24,10 @@ from veilnet.cluster.plans import PartsPlan, PartsVerdict, forget_begun, promise
 from veilnet.cluster.running import over_parts
 from veilnet.cluster.searching import PartsPower, PartsTradeoff, read_power_of_parts
 from veilnet.cluster.sums import SAME_INFORMATION, PlanSums, certificate_sums, raw_sums, share_sums
-from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, one_target, read_asked, refuse_above_limit
+from veilnet.designs.tradeoff import MARGINS
 from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
 from veilnet.recheck.route import Recheck

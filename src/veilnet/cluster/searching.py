@@ -256,8 +256,7 @@ class Free:
 
     def stacks(self, part: PartFile) -> Sequence[FreeStack]:
         """As :meth:`Prepared.stacks`."""
-        whole = self.agents(part).free(self.change)
-        return [stack.part(some) for stack in whole for some in some_at_a_time(*stack.shown.shape)]
+        return self.agents(part).free(self.change)
 
 
 def noise_sums(part: PartFile, free: Free, estimate: Array) -> PlanSums:

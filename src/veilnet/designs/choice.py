@@ -24,6 +24,7 @@ from veilnet.designs.questions import (
     PERFECT,
     SILENCE,
     Target,
+    Times,
     one_target,
     read_asked,
     read_count,
@@ -34,7 +35,6 @@ from veilnet.designs.questions import (
     refuse_public_and_private,
 )
 from veilnet.designs.secrets import secrets_in_numbers, stream_plan_for_secrets
-from veilnet.designs.standard_errors import Times
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import RowTradeoff, Tradeoff
 from veilnet.designs.worst import (

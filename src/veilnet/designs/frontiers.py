@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.extras import missing_extra
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, Watched
 from veilnet._core.spelling import names_keywords
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
@@ -26,6 +26,7 @@ from veilnet.designs.joint import SearchOptions
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan, quickly_proved, refuse_proof_of_streams
 from veilnet.designs.questions import (
+    Times,
     read_asked,
     read_count,
     read_gap,
@@ -33,7 +34,6 @@ from veilnet.designs.questions import (
     refuse_worst,
 )
 from veilnet.designs.secrets import SeenAtMost
-from veilnet.designs.standard_errors import Times
 from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
@@ -69,6 +69,13 @@ class Point:
     method: str
     plan: Plan | None
     borrowed: bool = False
+
+    @classmethod
+    def of(cls, asked: float, plan: Plan | None, *, borrowed: bool = False) -> Point:
+        """What a plan reaches; None where there is no plan."""
+        if plan is None:
+            return cls(asked, float("nan"), {}, "infeasible", None)
+        return cls(asked, plan.utility, dict(plan.privacy), plan.method, plan, borrowed)
 
     @property
     def gap(self) -> float:
@@ -322,11 +329,12 @@ def _frontier(
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof_of_streams()
-    plans, interrupted = _plans(verdict, asked, SearchOptions(seed=seed, progress=progress, sketch=sketch))
-    rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
-    if not interrupted:
+    watch = Watched(progress)
+    plans = _plans(verdict, asked, SearchOptions(seed=seed, progress=watch, sketch=sketch), watch)
+    rows = [_point(level, plans) for level in asked if level in plans]
+    if not watch.stopped:
         rows = [_proved(point, wanted, seed) for point in rows]
-    return Frontier(verdict.network, tuple(rows), ceiling, limit, interrupted)
+    return Frontier(verdict.network, tuple(rows), ceiling, limit, watch.stopped)
 
 
 def _read_secrets(network: Network, privacy: Sequence[Any]) -> list[dict[str, SeenAtMost]]:
@@ -361,33 +369,20 @@ def _frontier_of_secrets(
     free = design(network)
     kind = next(iter(asked[0].values()))
     for_free = max(each.longest.mu for name, each in free.detectability.items() if name in asked[0])
-    ceiling = kind.reached(Detector(for_free))
-    plans: dict[float, Plan] = {}
-    impossible = []
-    answers: list[bool | None] = []
-
-    def tell(what: str, part: float) -> bool | None:
-        if progress is not None:
-            answers.append(progress(what, (len(plans) + part) / len(asked)))
-        return answers[-1] if answers else None
-
-    for each in asked:
-        level = next(iter(each.values())).most
-        try:
-            plans[-level] = design(free.network, each, seed=seed, prove=prove, progress=tell)
-        except Infeasible:
-            impossible.append(level)
-        if False in answers:
-            break
     levels = [next(iter(each.values())).most for each in asked]
-    rows = [
-        Point(level, float("nan"), {}, "infeasible", None)
-        if level in impossible
-        else replace(_point(-level, np.inf, plans), asked=level)
-        for level in levels
-        if level in impossible or -level in plans
-    ]
-    return Frontier(free.network, tuple(rows), ceiling, kind.by_guessing, False in answers, asked[0])
+    plans: dict[float, Plan | None] = {}  # by minus the level: less of it is more privacy
+    watch = Watched(progress)
+    for place, (level, each) in enumerate(zip(levels, asked, strict=True)):
+        watch.start, watch.part = place / len(asked), 1 / len(asked)
+        try:
+            plans[-level] = design(free.network, each, seed=seed, prove=prove, progress=watch)
+        except Infeasible:
+            plans[-level] = None
+        if watch.stopped:
+            break
+    rows = [replace(_point(-level, plans), asked=level) for level in levels if -level in plans]
+    ceiling, limit = kind.reached(Detector(for_free)), kind.by_guessing
+    return Frontier(free.network, tuple(rows), ceiling, limit, watch.stopped, asked[0])
 
 
 def _proved(point: Point, gap: float | None, seed: int) -> Point:
@@ -395,7 +390,7 @@ def _proved(point: Point, gap: float | None, seed: int) -> Point:
     if point.plan is None or point.borrowed or point.gap <= (gap or 0.0):
         return point
     plan = quickly_proved(point.plan) if gap is None else proved_plan(point.plan, gap, seed=seed)
-    return Point(point.asked, plan.utility, dict(plan.privacy), plan.method, plan)
+    return Point.of(point.asked, plan)
 
 
 def _default_levels(count: int, ceiling: float, limit: float) -> list[float]:
@@ -419,36 +414,33 @@ def _read_levels(privacy: Any) -> list[float]:
     return levels
 
 
-def _plans(verdict: Verdict, asked: list[float], options: SearchOptions) -> tuple[dict[float, Plan], bool]:
-    """Level -> plan for all that can be reached, from one curve; and whether the search was stopped on the way."""
-    levels = sorted({level for level in asked if level <= min(verdict.limit.values())})
+def _plans(
+    verdict: Verdict, asked: list[float], options: SearchOptions, watch: Watched
+) -> dict[float, Plan | None]:
+    """Level -> plan from one curve, None where it is beyond the limit; of a search that was stopped those it had."""
+    limit, ceiling = min(verdict.limit.values()), min(verdict.ceiling.values())
+    levels = sorted({level for level in asked if level <= limit})
+    plans: dict[float, Plan | None] = {level: None for level in asked if level > limit}
     names = list(verdict.network.private)
-    answers: list[bool | None] = []
-    place = 0
-
-    def tell(what: str, _part: float) -> bool | None:
-        if options.progress is not None:
-            answers.append(options.progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
-        return answers[-1] if answers else None
-
     tradeoff: Tradeoff | None = None
     curve: FlooredCurve | None = None
-    plans: dict[float, Plan] = {}
-    for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
+    for place, level in enumerate(levels):
         wanted = Asked(dict.fromkeys(names, level))
-        if level <= min(verdict.ceiling.values()):
+        if level <= ceiling:
             plans[level] = perfect_plan(verdict, wanted, gap_privacy=options.gap_privacy)
             continue
-        if tell("begun", 0.0) is False:
+        # Of a level the search itself cannot say how far it is.
+        watch.prefix, watch.start, watch.part = f"privacy {number(level)}: ", place / len(levels), 0.0
+        if watch("begun", 0.0) is False:
             break
         if tradeoff is None or curve is None:
-            tradeoff = tradeoff_of(verdict, replace(options, progress=tell))
+            tradeoff = tradeoff_of(verdict, options)
             curve = tradeoff.curve(np.ones(len(names)), {})
         found = tradeoff.least_loss(wanted, curve)
-        if False in answers:  # what a search had found when it was stopped may cost many times too much
+        if watch.stopped:  # what a search had found when it was stopped may cost many times too much
             break
         plans[level] = found
-    return plans, False in answers
+    return plans
 
 
 def through(curve: Frontier, plan: Plan) -> Frontier:
@@ -459,20 +451,18 @@ def through(curve: Frontier, plan: Plan) -> Frontier:
     level = min(plan.privacy.values())
     if curve.seen or not curve.ceiling < level <= curve.limit:
         return curve
-    plans = {point.asked: point.plan for point in curve.rows if point.plan is not None}
-    if level not in plans or plans[level].utility < plan.utility:
+    plans = {point.asked: point.plan for point in curve.rows}
+    known = plans.get(level)
+    if known is None or known.utility < plan.utility:
         plans[level] = plan
-    beyond = [point for point in curve.rows if point.plan is None]
-    found = [_point(each, curve.limit, plans) for each in sorted(plans)]
-    return replace(curve, rows=(*found, *beyond))
+    return replace(curve, rows=tuple(_point(each, plans) for each in sorted(plans)))
 
 
-def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:
-    if level > limit:
-        return Point(level, float("nan"), {}, "infeasible", None)
-    plan = plans[level]
-    for other, rival in plans.items():
-        if other > level and rival.utility > plan.utility:
-            plan = rival
-    borrowed = plan is not plans[level] and plan.method != "perfect"
-    return Point(level, plan.utility, dict(plan.privacy), plan.method, plan, borrowed)
+def _point(level: float, plans: Mapping[float, Plan | None]) -> Point:
+    """The cheapest plan for a level or for more of it."""
+    own = plans[level]
+    if own is None:
+        return Point.of(level, None)
+    rivals = [plan for other, plan in plans.items() if other > level and plan is not None]
+    best = max([own, *rivals], key=lambda plan: plan.utility)
+    return Point.of(level, best, borrowed=best is not own and best.method != "perfect")

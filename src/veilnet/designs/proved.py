@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet._core.progress import Progress, asks_to_stop, silent
+from veilnet._core.progress import Progress, Watched, silent
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge
 from veilnet.designs.floors import in_order
@@ -61,7 +61,7 @@ def proved_plan(
     Where ``progress`` answers False, what is proved by then is all, and the plan says that it was interrupted.
     """
     by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
-    watch = _Watch(progress)
+    watch = Watched(progress)
     best = _best_proved(plan, gap, by_name, seed, watch)
     if not watch.stopped:
         return best
@@ -89,20 +89,7 @@ def refuse_proof_of_streams() -> NoReturn:
     )
 
 
-class _Watch:
-    """Passes progress on, and remembers whether the answer was to stop."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = silent if progress is None else progress
-        self.stopped = False
-
-    def __call__(self, what: str, part: float) -> bool | None:
-        answer = self._progress(what, part)
-        self.stopped |= asks_to_stop(answer)
-        return answer
-
-
-def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int, watch: _Watch) -> Plan:
+def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int, watch: Watched) -> Plan:
     proof = _prove(plan, gap, weights, watch)
     if proof is None:
         return plan

@@ -23,7 +23,6 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.bounds.detectability import Detector
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
-from veilnet.designs.confirmed import Answer, confirmed_plan
 from veilnet.designs.floors import at_limit, hiding_faces, in_order
 from veilnet.designs.joint import (
     INFORMATION_FLOOR,
@@ -37,7 +36,7 @@ from veilnet.designs.joint import (
     restricted_to,
     telling_nothing,
 )
-from veilnet.designs.tradeoff import RowTradeoff, search_details
+from veilnet.designs.tradeoff import Answer, RowTradeoff, confirmed_plan, search_details
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
 from veilnet.plans.asked import Asked

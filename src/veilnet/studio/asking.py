@@ -12,12 +12,11 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet.designs.choice import design
-from veilnet.designs.questions import Worst
+from veilnet.designs.questions import Times, Worst
 from veilnet.designs.secrets import Auc
-from veilnet.designs.standard_errors import Times
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.verdict.verdict import Verdict
+from veilnet.verdict.exact_test import Verdict
 
 _PRIVATE = "private parameter"
 

@@ -15,7 +15,6 @@ import numpy as np
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.floors import at_limit, floors_of, in_order
 from veilnet.designs.joint import (
     SETTINGS,
@@ -25,12 +24,11 @@ from veilnet.designs.joint import (
     Levels,
     followed,
     least_loss_problem,
-    share_projectors,
     spent,
 )
 from veilnet.designs.perfect import perfect_plan, reachable
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
-from veilnet.designs.tradeoff import search_details
+from veilnet.designs.tradeoff import MARGINS, search_details
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import OtherDither, Plan, make_plan
@@ -78,7 +76,7 @@ class Nearby:
         """Parameters that the free plan reveals nothing about, so that no other plan may."""
         self._budget = _PATIENT if verdict.network.N <= _FEW_READINGS else _HURRIED
         self._known: list[_Known] = []
-        self._remember(share_projectors(self._objective))
+        self._remember(self._objective.shares())
 
     @property
     def quick(self) -> bool:

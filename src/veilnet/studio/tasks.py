@@ -50,7 +50,7 @@ def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
         found = plan
         if level > ceiling:
             found = tradeoff.least_loss(Asked(dict.fromkeys(network.private, level)), curve)
-        rows.append(Point(level, found.utility, dict(found.privacy), found.method, found))
+        rows.append(Point.of(level, found))
         tell(Frontier(network, tuple(rows), ceiling, limit))
     return Frontier(network, tuple(rows), ceiling, limit)
 

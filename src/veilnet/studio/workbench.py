@@ -27,8 +27,7 @@ from veilnet.studio.jobs import Job, Task
 from veilnet.studio.nearby import Nearby
 from veilnet.studio.uploads import UploadedTable, network_of, table_of
 from veilnet.symbols.plan import SymbolPlan
-from veilnet.verdict.exact_test import check
-from veilnet.verdict.verdict import Verdict
+from veilnet.verdict.exact_test import Verdict, check
 
 
 @dataclass(eq=False)

@@ -7,6 +7,11 @@ hiding directions altogether is privacy without bound; a plan for more privacy s
 
 In between, plans are followed from levels that depend on the network alone, upwards and downwards: from races at the
 two nearest rungs of a ladder.
+
+Hiding a direction of x altogether has a price, and on the way there loss = price - a/p: between p = 1000 and p = 2000
+the loss may differ in its fifth digit only. A search that is content with four finds some p between the two, and the
+largest privacy that a loss buys is lost in its rounding. So near the price of a plan that serves at every level the
+loss is weighed by the part of the price that is saved (:func:`sharpened`).
 """
 
 from __future__ import annotations
@@ -18,11 +23,9 @@ import numpy as np
 
 from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
-from veilnet.designs.joint.flat import as_it_is, between, sharpened
-from veilnet.designs.joint.hidden import hiding
-from veilnet.designs.joint.hiding import hiding_directions
+from veilnet.designs.joint.hidden import both, hiding, hiding_directions, telling_nothing
 from veilnet.designs.joint.levels import Levels, Tried
-from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.search import (
@@ -34,9 +37,6 @@ from veilnet.designs.joint.search import (
     solve,
 )
 from veilnet.designs.joint.settings import SETTINGS, SearchOptions
-from veilnet.designs.joint.snap import Finished
-from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
 # Of the logarithm of 1 + p: far enough to lie in another valley, near enough to be worth its search.
@@ -60,7 +60,7 @@ class JointCurve(Levels):
         self._starts, self._seed, self._tell = options.starts, options.seed, options.tell
         self.ceiling, self.limit = (
             self.reached(self.objective.privacy(shrink))
-            for shrink in (share_projectors(self.objective), self.objective.silent)
+            for shrink in (self.objective.shares(), self.objective.silent)
         )
         self._bounds = self._closed_forms()
         self._rungs: dict[int, JointResult] = {}
@@ -77,16 +77,16 @@ class JointCurve(Levels):
         # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
         problem = least_loss_problem(self.objective, targets)
         hidden = best_hidden(self.objective, problem, found.shrink)
-        enough = [bound for bound in self._bounds if problem.safe(bound.at)]
+        enough = [bound for bound in self._bounds if problem.safe(bound)]
         enough += [] if hidden is None else [hidden]
         enough += [between(self.objective, problem, found.shrink, plan.shrink) for plan in enough]
-        if not any(plan.at.loss <= found.loss * (1 + SETTINGS.flat) for plan in enough):
+        if not any(plan.loss <= found.loss * (1 + SETTINGS.flat) for plan in enough):
             direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._tell)
             found = replace(direct, starts=found.starts, agreed=found.agreed)
         return self._sharpened(problem, self._best(problem, found, enough))
 
     def _sharpened(self, problem: LeastLoss, found: JointResult) -> JointResult:
-        serving = min(self._bounds, key=lambda bound: bound.at.loss, default=None)
+        serving = min(self._bounds, key=lambda bound: bound.loss, default=None)
         if serving is None or self.stopped:
             return found
         try:
@@ -100,8 +100,8 @@ class JointCurve(Levels):
         # Plans in closed form and those that cost the budget to the last digit are wanted as they are: the recheck
         # allows for the same rounding.
         allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
-        shares = as_it_is(self.objective, share_projectors(self.objective))
-        affordable = [self._as_result(plan) for plan in (shares, *self._bounds) if plan.at.loss <= allowed]
+        shares = self.objective(self.objective.shares())
+        affordable = [self._as_result(plan) for plan in (shares, *self._bounds) if plan.loss <= allowed]
         known = [one for one in affordable if self.keeps_floors(one.privacy)]
         highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
         if not any(self.reached(one.privacy) >= highest for one in known):
@@ -125,7 +125,7 @@ class JointCurve(Levels):
         outside: Tried,
         tolerance: float = 0.0,
     ) -> tuple[Tried, Tried]:
-        price = min((bound.at.loss for bound in self._bounds), default=np.inf)
+        price = min((bound.loss for bound in self._bounds), default=np.inf)
         return self.affordable(
             look, budget, inside, outside, tolerance=tolerance, free=self.ceiling, price=price
         )
@@ -166,7 +166,7 @@ class JointCurve(Levels):
     def _race_starts(self) -> int:
         return default_starts(self.form) if self._starts is None else self._starts
 
-    def _closed_forms(self) -> list[Finished]:
+    def _closed_forms(self) -> list[Evaluation]:
         """Plans that serve at every level: nothing revealed of what is asked, or directions hidden altogether."""
         asked = self.asked
         silent = self.objective.privacy(self.objective.silent)
@@ -178,7 +178,7 @@ class JointCurve(Levels):
         elif np.any(asked & ~unbounded):
             nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0]
             plans = [both(plan, nothing) for plan in plans]
-        return [as_it_is(self.objective, plan) for plan in plans]
+        return [self.objective(plan) for plan in plans]
 
     def _step_above(self, level: float) -> JointResult | None:
         """The answer at the next of many levels that depend on the network alone: a plan for more privacy serves."""
@@ -213,7 +213,7 @@ class JointCurve(Levels):
             near = [one.shrink for one in (*warm, above) if one is not None]
             race.polish(near, SETTINGS.warm_margin, *SETTINGS.polish, rivals=True)
             if level < self.ceiling * (1 + SETTINGS.near_ceiling) or (closely and is_small(self.form)):
-                race.converge(race.begin(share_projectors(self.objective), SETTINGS.cold_margin))
+                race.converge(race.begin(self.objective.shares(), SETTINGS.cold_margin))
             if closely and is_small(self.form):
                 race.turn()
                 race.soften()
@@ -226,28 +226,26 @@ class JointCurve(Levels):
             agreed=max(sum(one.agreed for one in warm), 1),
             iterations=sum(one.iterations for one in warm) + found.iterations,
         )
-        known = [as_it_is(self.objective, one.shrink) for one in (*warm, above) if one is not None]
-        answer = self._best(
-            problem, found, [plan for plan in (*self._bounds, *known) if problem.safe(plan.at)]
-        )
+        known = [self.objective(one.shrink) for one in (*warm, above) if one is not None]
+        answer = self._best(problem, found, [plan for plan in (*self._bounds, *known) if problem.safe(plan)])
         return self._sharpened(problem, answer)
 
-    def _best(self, problem: LeastLoss, found: JointResult, others: list[Finished]) -> JointResult:
+    def _best(self, problem: LeastLoss, found: JointResult, others: list[Evaluation]) -> JointResult:
         """The result, with a better plan in place of its own where there is one."""
         at = self.objective(found.shrink)
-        better = min(others, key=lambda other: other.at.loss, default=None)
+        better = min(others, key=lambda other: other.loss, default=None)
         reaches = bool(np.all(at.privacy >= problem.targets))
-        if better is None or (reaches and better.at.loss >= at.loss):
+        if better is None or (reaches and better.loss >= at.loss):
             return replace(found, interrupted=found.interrupted or self.stopped)
         return self._as_result(better, found)
 
-    def _as_result(self, plan: Finished, found: JointResult | None = None) -> JointResult:
+    def _as_result(self, plan: Evaluation, found: JointResult | None = None) -> JointResult:
         """A plan as a result, of the search that ``found`` another; of none where that is not given."""
-        privacy = self.objective.with_infinities(plan.shrink, plan.at.privacy)
+        privacy = self.objective.with_infinities(plan.shrink, plan.privacy)
         if found is None:
             found = JointResult(plan.shrink, 0.0, privacy, 0, 0, 0, np.inf, self.stopped, [])
         interrupted = found.interrupted or self.stopped
-        return replace(found, shrink=plan.shrink, loss=plan.at.loss, privacy=privacy, interrupted=interrupted)
+        return replace(found, shrink=plan.shrink, loss=plan.loss, privacy=privacy, interrupted=interrupted)
 
     def _raced(self, level: float) -> list[JointResult]:
         """Results at the rungs below and above a level; rungs are the same whatever is asked."""
@@ -299,3 +297,60 @@ def least_loss(
         problem = least_loss_problem(objective, targets)
         return solve(form, objective, problem, starts or 0, warm, seed, Teller(progress))
     return JointCurve(form, targets, SearchOptions(starts, seed, progress)).at(float(targets.max()))
+
+
+_LEAST_PART = 1e-9  # of a plan in a mixture: less is rounding
+
+
+def sharpened(
+    objective: JointObjective, problem: LeastLoss, found: JointResult, serving: Evaluation, tell: Teller
+) -> JointResult:
+    """The result for ``problem``, or a better one where it saves next to nothing of the price of ``serving``."""
+    price = serving.loss
+    if price <= 0:  # it costs nothing: there is nothing to save
+        return found
+    if found.loss < price * (1 - SETTINGS.flat_part) or not problem.safe(serving):
+        return found
+    best = objective(found.shrink)
+    mixed = between(objective, problem, objective.shares(), serving.shrink)
+    if mixed.loss < best.loss or not problem.safe(best):
+        best = mixed
+    iterations = found.iterations
+    for turn, margin in enumerate(SETTINGS.sharp_margins):
+        saved = price - best.loss
+        sharp = problem.sharper(min(price / max(saved, np.finfo(float).tiny), SETTINGS.sharpest))
+        race = RowRace(objective, sharp, tell)
+        race.polish([best.shrink], margin, steps=SETTINGS.polish[1])
+        reached = objective(race.best()[0].shrink)
+        iterations += sum(run.iterations for run in race.runs)
+        if problem.safe(reached) and reached.loss < best.loss:
+            best = reached
+        if turn > 0 and price - best.loss < saved * (1 + SETTINGS.worth_saving):
+            break
+    if best.loss >= found.loss:
+        return found
+    privacy = objective.with_infinities(best.shrink, best.privacy)
+    return replace(found, shrink=best.shrink, loss=best.loss, privacy=privacy, iterations=iterations)
+
+
+def between(objective: JointObjective, problem: LeastLoss, low: list[Array], high: list[Array]) -> Evaluation:
+    """The plan nearest to ``low``, which may hide too little, on the way to ``high``, which hides enough."""
+
+    def mixed(part: float) -> Evaluation:
+        return objective([(1 - part) * x + part * y for x, y in zip(low, high, strict=True)])
+
+    def refined(start: float, end: float, rest: Callable[[float], float]) -> Evaluation:
+        """Bisection until what is left of the nearer end is known to the tolerance."""
+        plan = mixed(end)
+        while end - start > SETTINGS.between_tolerance * max(rest(end), _LEAST_PART):
+            middle = (start + end) / 2
+            tried = mixed(middle)
+            if problem.safe(tried):
+                end, plan = middle, tried
+            else:
+                start = middle
+        return plan
+
+    if problem.safe(mixed(0.5)):
+        return refined(0.0, 0.5, lambda part: part)
+    return refined(0.5, 1.0, lambda part: 1 - part)

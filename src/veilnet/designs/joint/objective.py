@@ -40,9 +40,15 @@ class Evaluation:
     ``seen`` of a row is W J̃^-1 A' per group of agents, A = [U; G_1; ...; G_J]: (count, n, rows of A).
     """
 
+    shrink: list[Array]
     loss: float
     privacy: Array
     seen: list[Array]
+
+    @property
+    def value(self) -> float:
+        """Log loss."""
+        return float(np.log(max(self.loss, np.finfo(float).tiny)))
 
 
 class Objective(Protocol):
@@ -122,7 +128,8 @@ class JointObjective:
         estimate = self._wanted + spread
         by_row = np.einsum("lr,lr->r", estimate, hidden)
         sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
-        return Evaluation(max(float(sums[0]), 0.0), np.maximum(sums[1:], 0.0), [v @ estimate for v in views])
+        loss, privacy = max(float(sums[0]), 0.0), np.maximum(sums[1:], 0.0)
+        return Evaluation(list(shrink), loss, privacy, [view @ estimate for view in views])
 
     def least_known(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
         """Eigenvalues (ascending) and eigenvectors of J̃: what the centre knows least of x comes first."""
@@ -133,6 +140,22 @@ class JointObjective:
     def silent(self) -> list[Array]:
         """X = 0: nothing is sent."""
         return [np.zeros((group.count, group.size, group.size)) for group in self.groups]
+
+    def shares(self, disturbance: float = 0.0, rng: np.random.Generator | None = None) -> list[Array]:
+        """Projectors onto each agent's share of the public estimate, disturbed relative to its size.
+
+        What counts as none is judged by the largest share of all agents: of those of one size, all may have none.
+        """
+        bases = []
+        for share in self.share_groups:
+            rows = share[:, :, : self.public_rows]
+            scale = np.sqrt((rows**2).mean(axis=(1, 2), keepdims=True))
+            noisy = rows if rng is None else rows + disturbance * scale * rng.standard_normal(rows.shape)
+            left, sizes, _ = np.linalg.svd(noisy, full_matrices=False)
+            bases.append((left, sizes))
+        least = 1e-10 * max(sizes.max(initial=0.0) for _, sizes in bases)
+        kept = [left * (sizes > least)[:, None, :] for left, sizes in bases]
+        return [some @ some.transpose(0, 2, 1) for some in kept]
 
     def privacy(self, shrink: Sequence[Array]) -> Array:
         """The privacies at X, infinite where nothing bounds them."""

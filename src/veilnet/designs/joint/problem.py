@@ -141,7 +141,7 @@ class LeastLoss:
     def estimate(self, at: Evaluation) -> float:
         """Log loss, corrected to first order for what is violated."""
         shortfall = np.where(self._multipliers > 0, self._shortfall(at), 0.0)
-        return self.value(at) + float(self._multipliers @ shortfall) / self.sharpness
+        return at.value + float(self._multipliers @ shortfall) / self.sharpness
 
     def safe(self, at: Evaluation) -> bool:
         """Whether every constraint holds with a margin that survives rounding elsewhere."""
@@ -163,10 +163,6 @@ class LeastLoss:
     def retreat(self, evaluate: Callable[[list[Array]], Evaluation], shrink: list[Array]) -> list[Array]:
         """Shrink every agent by one factor until every privacy is reached."""
         return _bisect(lambda s: [s * x for x in shrink], lambda s: self.safe(evaluate(s)))
-
-    def value(self, at: Evaluation) -> float:
-        """Log loss."""
-        return float(np.log(max(at.loss, _TINY)))
 
 
 def _bisect(path: Callable[[float], list[Array]], good: Callable[[list[Array]], bool]) -> list[Array]:

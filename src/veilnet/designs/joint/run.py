@@ -51,12 +51,6 @@ class SineChart:
             self._edges[:-1], self._edges[1:], self._shapes, self._parts, strict=True
         ):
             given = flat[start:end].reshape(shape)
-            if len(runs) == 1:
-                angles, vectors = np.linalg.eigh(given)
-                half = vectors * np.sin(angles)[:, None, :]
-                shrinks.append(half @ half.transpose(0, 2, 1))
-                frames.append((angles, vectors))
-                continue
             angles, vectors, made = np.empty(shape[:2]), np.empty(shape), np.empty(shape)
             for part in runs:
                 angles[part], vectors[part] = np.linalg.eigh(given[part])
@@ -122,17 +116,19 @@ class Run:
         self.gap = np.inf
         self.settled = False
         self._freed_at = np.inf
-        self.shrink, frames = self.chart.shrink(self.point)
-        self.at = objective(self.shrink)
+        self._evaluate()
         while not np.isfinite(self.at.loss):  # no steady state: there is one where all is sent with noise
-            start = [(x + np.eye(x.shape[1]) / 2) / 2 for x in self.shrink]
+            start = [(x + np.eye(x.shape[1]) / 2) / 2 for x in self.at.shrink]
             self.point = self.chart.flat(start, margin)
-            self.shrink, frames = self.chart.shrink(self.point)
-            self.at = objective(self.shrink)
-        problem.restart(self.at, objective(problem.retreat(objective, self.shrink)))
+            self._evaluate()
+        problem.restart(self.at, objective(problem.retreat(objective, self.at.shrink)))
         if primed:
             problem.prime(self.at)
-            problem.fit(self.at, *self._logarithmic_gradients(frames))
+            problem.fit(self.at, *self._logarithmic_gradients())
+
+    def _evaluate(self) -> None:
+        shrink, self._frames = self.chart.shrink(self.point)
+        self.at = self.objective(shrink)
 
     def advance(self, iterations: int, tolerance: float, jump: float = 0.0) -> None:
         """One minimisation of at most ``iterations`` steps, new multipliers, then a jump.
@@ -153,30 +149,29 @@ class Run:
 
         self.point, done, stopped = minimize(merit, self.point, self.curvature, iterations, tolerance)
         self.iterations += done
-        self.shrink, frames = self.chart.shrink(self.point)
-        self.at = self.objective(self.shrink)
+        self._evaluate()
         self.problem.update(self.at, stopped)
-        self.problem.fit(self.at, *self._logarithmic_gradients(frames))
+        self.problem.fit(self.at, *self._logarithmic_gradients())
         self.history.append((self.at.loss, self.at.privacy))
-        self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
+        self.gap, vertex = toward_vertex(self.objective, self.problem, self.at)
         if stopped and self.gap > SETTINGS.gap:
             self.settled = self._freed_at - self.estimate < SETTINGS.worthwhile
             self._freed_at = self.estimate
             jump = max(jump, SETTINGS.escape)
         if jump and not self.settled:
-            mixed = [(1 - jump) * x + jump * v for x, v in zip(self.shrink, vertex, strict=True)]
+            mixed = [(1 - jump) * x + jump * v for x, v in zip(self.at.shrink, vertex, strict=True)]
             jumped = self.chart.flat(mixed, 0.0)
             if np.isfinite(self.objective(self.chart.shrink(jumped)[0]).loss):
                 self.point = jumped
                 self.curvature.forget()
 
-    def _logarithmic_gradients(self, frames: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def _logarithmic_gradients(self) -> tuple[Array, Array]:
         """Gradients by Y of log loss, (n,), and of each log p_j, (J, n)."""
         targets = self.objective.targets
         tiny = np.finfo(float).tiny
 
         def by_chart(of_loss: float, of_privacy: Array) -> Array:
-            return self.chart.pull_back(frames, self.objective.gradient(self.at, of_loss, of_privacy))
+            return self.chart.pull_back(self._frames, self.objective.gradient(self.at, of_loss, of_privacy))
 
         units = np.diag(1 / np.maximum(self.at.privacy, tiny))
         loss = by_chart(1 / max(self.at.loss, tiny), np.zeros(targets))
@@ -191,12 +186,10 @@ class Run:
         return closed and self.problem.infeasibility(self.at) < infeasibility
 
 
-def toward_vertex(
-    objective: Objective, problem: LeastLoss, at: Evaluation, shrink: list[Array]
-) -> tuple[float, list[Array]]:
+def toward_vertex(objective: Objective, problem: LeastLoss, at: Evaluation) -> tuple[float, list[Array]]:
     """Frank-Wolfe gap of the Lagrangian at X, and the projectors that minimise its linear model."""
     gap, vertices = 0.0, []
-    for x, slope in zip(shrink, objective.gradient(at, *problem.lagrangian(at)), strict=True):
+    for x, slope in zip(at.shrink, objective.gradient(at, *problem.lagrangian(at)), strict=True):
         values, vectors = np.linalg.eigh(slope)
         scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
         gap += float((slope * x).sum() - np.minimum(values, 0).sum())

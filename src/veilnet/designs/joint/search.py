@@ -1,25 +1,23 @@
 """Trading utility for privacy in rows, all agents at once (mathematics, section 5): a race of many kinds of starts.
 
 The leaders are disturbed and settle again a few times before they are taken to convergence; on small networks the
-best is tried with agents turned about, one by one.
+best is tried with agents turned about, one by one. Starts differ in kind, not only in chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from veilnet._core.progress import Stopped, Teller
 from veilnet._core.types import Array
-from veilnet.designs.joint.hidden import hidden_exactly
-from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.hidden import directions_worth_hiding, hidden_exactly, hiding
+from veilnet.designs.joint.objective import Evaluation, JointObjective, Objective
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.race import JointResult, Race
+from veilnet.designs.joint.race import JointResult, Race, simplest_near
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.settings import ROWS, SETTINGS
-from veilnet.designs.joint.snap import Finished, simplest_near
-from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points, turned_about
 from veilnet.model.standard_form import StandardForm
 
 
@@ -29,12 +27,12 @@ class RowRace(Race):
     objective: JointObjective
 
     def __init__(self, objective: JointObjective, problem: LeastLoss, tell: Teller) -> None:
-        super().__init__(objective, problem, tell, ROWS, share_projectors(objective))
+        super().__init__(objective, problem, tell, ROWS, objective.shares())
 
     def finish(self, run: Run) -> None:
         """What a start has reached, with the directions that are hardly known withheld where that is better."""
-        finished = simplest_near(self.objective, run.problem, run.shrink)
-        if np.max(finished.at.privacy) > SETTINGS.far:
+        finished = simplest_near(self.objective, run.problem, run.at.shrink)
+        if np.max(finished.privacy) > SETTINGS.far:
             hidden = best_hidden(self.objective, self.problem, finished.shrink)
             finished = finished if hidden is None or hidden.value > finished.value else hidden
         self.finished.append((finished, run))
@@ -44,7 +42,7 @@ class RowRace(Race):
         rng = np.random.default_rng([seed, 1])
         for number in range(kicks):
             place = number % len(leaders)
-            point, margin = disturbed(self.objective, leaders[place].shrink, number, rng)
+            point, margin = disturbed(self.objective, leaders[place].at.shrink, number, rng)
             leaders[place] = self._better(leaders[place], point, margin, SETTINGS.kick_jump)
             self.tell("disturbing the best", (number + 1) / kicks)
 
@@ -84,7 +82,7 @@ class RowRace(Race):
 
 def least_loss_problem(objective: JointObjective, targets: Array) -> LeastLoss:
     """The problem of least loss, privacy counted in units of the room there is."""
-    shares, silence = share_projectors(objective), objective.silent
+    shares, silence = objective.shares(), objective.silent
     return LeastLoss.between(targets, objective(shares).privacy, objective(silence).privacy)
 
 
@@ -120,7 +118,7 @@ def solve(
         for point in warm:
             race.begin(point, SETTINGS.warm_margin)
         judge = problem.copy()
-        judge.restart(race.best()[0].at, race.best()[0].at)
+        judge.restart(race.best()[0], race.best()[0])
         for point in starting_points(form, objective, judge, starts, seed):
             race.begin(point, SETTINGS.cold_margin)
         leaders = race.leaders()
@@ -183,8 +181,8 @@ def spent(
         level = move(np.log(budget) - run.estimate)
     low, high = least, highest
     for _ in range(SETTINGS.root_steps):
-        finished = simplest_near(objective, problem, run.shrink)
-        excess = float(np.log(max(finished.at.loss, np.finfo(float).tiny) / budget))
+        finished = simplest_near(objective, problem, run.at.shrink)
+        excess = finished.value - float(np.log(budget))
         if excess <= 0:
             race.finished = [(finished, run)]
         if -SETTINGS.flat < excess <= 0:
@@ -193,8 +191,99 @@ def spent(
     return race.result() if race.finished else None
 
 
-def best_hidden(objective: JointObjective, problem: LeastLoss, shrink: list[Array]) -> Finished | None:
+def best_hidden(objective: JointObjective, problem: LeastLoss, shrink: list[Array]) -> Evaluation | None:
     """The best safe point among those that withhold the least known directions altogether."""
-    tried = [hidden_exactly(objective, shrink, count) for count in (1, 2, 3)]
-    plans = [Finished(hidden, at := objective(hidden), problem.value(at)) for hidden in tried]
-    return min((plan for plan in plans if problem.safe(plan.at)), key=lambda plan: plan.value, default=None)
+    plans = [objective(hidden_exactly(objective, shrink, count)) for count in (1, 2, 3)]
+    return min(filter(problem.safe, plans), key=lambda plan: plan.value, default=None)
+
+
+def starting_points(
+    form: StandardForm, objective: JointObjective, problem: LeastLoss, starts: int, seed: int
+) -> Iterator[list[Array]]:
+    """As many starts as asked, best bets first.
+
+    - every agent sends only its share of the public estimate: perfect utility;
+    - every agent hides one direction z of x: those that cost least, those the private rows see most, any;
+    - shares disturbed, and random shrinkages.
+    """
+    rng = np.random.default_rng(seed)
+    if starts > 0:
+        yield objective.shares()
+    if starts < 2:
+        return
+    blind = unseen_by(form.public)
+    principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
+    trials = np.vstack([principal[:3], rng.standard_normal((SETTINGS.direction_trials, blind.shape[1]))])
+    worth = directions_worth_hiding(objective, problem, blind, trials[: 2 * (starts - 1)])
+    share = -(-(starts - 1) // 4)
+    chosen = [*worth[:share], *(blind @ row for row in principal[: min(share, 3)])][: starts - 1]
+    for direction in chosen:
+        yield hiding(objective, direction)
+    for number in range(starts - 1 - len(chosen)):
+        if number % 3 == 0:
+            yield hiding(objective, blind @ rng.standard_normal(blind.shape[1]))
+        elif number % 3 == 1:
+            yield random_shrink(objective, rng)
+        else:
+            yield objective.shares(rng.uniform(0.0, 1.0), rng)
+
+
+def random_shrink(objective: Objective, rng: np.random.Generator) -> list[Array]:
+    """Uniform eigenvalues in random directions."""
+    points = []
+    for group in objective.groups:
+        vectors = np.linalg.qr(rng.standard_normal((group.count, group.size, group.size)))[0]
+        values = rng.uniform(0.0, 1.0, (group.count, group.size))
+        points.append((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+    return points
+
+
+def turned_about(shrink: list[Array]) -> list[list[Array]]:
+    """A known X with one agent silent or sending all it has, each in turn, and all others softened a little.
+
+    Exactly 0 or 1, the agent's X rests where the chart hides its derivative: the others settle around it first.
+    """
+    soft = SETTINGS.warm_margin
+    eased = [(1 - 2 * soft) * x + soft * np.eye(x.shape[1]) for x in shrink]
+    points = []
+    for group, x in enumerate(shrink):
+        identity = np.eye(x.shape[1])
+        for agent, own in enumerate(x):
+            for turned in (0 * identity, identity):
+                if np.abs(own - turned).max() > SETTINGS.warm_margin:
+                    point = list(eased)
+                    point[group] = eased[group].copy()
+                    point[group][agent] = turned
+                    points.append(point)
+    return points
+
+
+def disturbed(
+    objective: JointObjective, shrink: list[Array], number: int, rng: np.random.Generator
+) -> tuple[list[Array], float]:
+    """A known X disturbed in one of several ways, by its number; and the margin to start it with.
+
+    What tells one basin from another is mostly which direction of x is hidden. So most or some agents hide another of
+    the directions that the centre knows little of; or some fall silent; or all are softened.
+    """
+    turn, kind = divmod(number, SETTINGS.little_known + 2)
+    little_known = objective.least_known(shrink)[1][:, 1 : 1 + SETTINGS.little_known]
+    if kind < SETTINGS.little_known and little_known.shape[1]:
+        part = SETTINGS.hiding_part
+        other = hiding(objective, little_known[:, (kind + turn) % little_known.shape[1]])
+    elif kind == SETTINGS.little_known:
+        part, other = SETTINGS.silent_part, [0 * x for x in shrink]
+    else:
+        return shrink, float(rng.uniform(0.05, 0.4))
+    points = []
+    for x, turned in zip(shrink, other, strict=True):
+        chosen = rng.uniform(size=(x.shape[0], 1, 1)) < part
+        points.append(np.where(chosen, turned, x))
+    return points, SETTINGS.kick_margin
+
+
+def unseen_by(rows: Array) -> Array:
+    """Orthonormal columns that the rows do not see; everything when nothing would be left."""
+    _, sizes, right = np.linalg.svd(rows)
+    rank = int(np.count_nonzero(sizes > 1e-10 * sizes.max(initial=0.0)))
+    return right[rank:].T if rank < right.shape[0] else np.eye(right.shape[0])

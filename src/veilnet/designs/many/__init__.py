@@ -6,17 +6,23 @@ direction of x is worth, and each agent answers with the projector onto what is 
 agents is a search over answers to a few price matrices: L x L matrices go to the agents, L x L sums come back, and
 nothing is kept for any one agent until the end.
 
-Read in this order: ``recipes`` (how one agent answers), ``crowd`` (what all answers add up to), ``mixture`` (the best
-mixture of answers, a small problem), ``prices`` (the best prices themselves), ``descent`` (new prices until no answer
-helps), ``sample`` (the first prices, from a few agents that stand for all) and ``curve`` (the two questions asked).
+Read in this order: ``recipes`` (how one agent answers, and what all answers add up to), ``mixture`` (the best mixture
+of answers, a small problem), ``descent`` (new prices until no answer helps, and the best prices themselves) and
+``curve`` (the first prices, from a few agents that stand for all, and the two questions asked).
 """
 
-from veilnet.designs.many.crowd import Crowd, FormCrowd, Known
-from veilnet.designs.many.curve import ManyCurve, ManySearch, are_many, search_closed_forms
+from veilnet.designs.many.curve import (
+    SAMPLE_ENTRIES,
+    ManyCurve,
+    ManySearch,
+    are_many,
+    evenly,
+    search_closed_forms,
+    standing_for,
+)
 from veilnet.designs.many.descent import Effort
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Rule, mixed_answers
-from veilnet.designs.many.sample import SAMPLE_ENTRIES, evenly, standing_for
+from veilnet.designs.many.recipes import Crowd, FormCrowd, Known, Rule, mixed_answers
 
 __all__ = [
     "SAMPLE_ENTRIES",

@@ -3,7 +3,7 @@
 The best mixture of the answers so far has a Lagrangian; its gradient by J̃ is the next price matrix, and what all
 agents answer to it is the one answer that a first-order model promises most of. When it promises next to nothing, the
 mixture is a stationary point of the whole problem. Each step is one pass over all agents. Where steps go on too
-slowly, prices are searched for themselves (:mod:`veilnet.designs.many.prices`).
+slowly, prices are searched for themselves (:mod:`veilnet.designs.many.descent`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from veilnet._core.progress import Stopped, Teller
 from veilnet._core.types import Array
+from veilnet.designs.joint.lbfgs import Curvature, minimize
+from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.many.crowd import Crowd, Known
 from veilnet.designs.many.mixture import Answers, Figures, Question
-from veilnet.designs.many.prices import PriceSearch
-from veilnet.designs.many.recipes import Rule
+from veilnet.designs.many.recipes import Crowd, Known, Rule
 
 GAP = 3e-5
 """The relative improvement that a first-order model still promises, at which a mixture has converged."""
@@ -279,3 +279,73 @@ def _secant(tried: list[tuple[float, float]], low: float, high: float, towards: 
             return (low + high) / 2
         return float(np.clip(guess, last - 1.0, last + 1.0)) if np.isfinite(guess) else last + 0.1
     return float(np.clip(guess, last - 1.0, last + 1.0))
+
+
+SOFTNESS = 0.05
+"""μ, relative to the largest price that agents see in the middle."""
+_TOLERANCE = 1e-7
+_ENOUGH = 1e-4  # progress of a round, in log loss or log level, below which no other is made
+_TINY = np.finfo(float).tiny
+
+
+class PriceSearch:
+    """Prices that minimise a problem's Lagrangian over all agents of a crowd.
+
+    scale: the largest price that an agent in the middle sees of given prices: the unit of softness.
+    """
+
+    def __init__(self, crowd: Crowd, scale: Callable[[Rule], float], tell: Teller) -> None:
+        self._crowd, self._scale, self._tell = crowd, scale, tell
+        self.passes = 0
+
+    def best(self, problem: LeastLoss, start: Rule, steps: int, rounds: int) -> tuple[list[Rule], Array]:
+        """Prices reached from ``start``, softly answered and at the Lagrangian's gradient; and what a logarithm of
+        each privacy is then worth in logarithms of the loss.
+        """
+        shape = start.directions.shape
+        point = (start.directions / np.sqrt(self._scale(start) or 1.0)).reshape(-1)
+        curvature = Curvature(point.size)
+
+        def recipe(flat: Array) -> Rule:
+            return Rule("prices", flat.reshape(shape), start.signs, SOFTNESS)
+
+        def merit(flat: Array) -> tuple[float, Array]:
+            at, figures = self._evaluate(recipe(flat))
+            value, by_loss, by_privacy = problem.merit(at)
+            worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
+            return value, self._pull(recipe(flat), figures, worth[None])[0].reshape(-1)
+
+        at, figures = self._evaluate(recipe(point))
+        problem.restart(at, at)
+        problem.prime(at)
+        self._fit(problem, recipe(point), at, figures)
+        before = np.inf
+        for turn in range(rounds):
+            self._tell("prices", turn / rounds)
+            point, _, stopped = minimize(merit, point, curvature, steps, _TOLERANCE)
+            at, figures = self._evaluate(recipe(point))
+            problem.update(at, stopped)
+            self._fit(problem, recipe(point), at, figures)
+            reached = problem.estimate(at)
+            if turn and abs(before - reached) < _ENOUGH:
+                break
+            before = reached
+        by_loss, by_privacy = problem.lagrangian(at)
+        worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
+        prices = -by_privacy * figures.privacy / max(by_loss * figures.loss, _TINY)
+        return [recipe(point), Rule.prices(figures.estimate, worth)], prices
+
+    def _evaluate(self, recipe: Rule) -> tuple[Evaluation, Figures]:
+        self.passes += 1
+        figures = Answers(self._crowd.wanted, self._crowd.owner, [self._crowd.ask(recipe)]).at(np.ones(1))
+        return Evaluation([], figures.loss, figures.privacy, []), figures
+
+    def _pull(self, recipe: Rule, figures: Figures, worths: Array) -> Array:
+        self.passes += 1
+        return self._crowd.pull(recipe, figures.estimate, worths)
+
+    def _fit(self, problem: LeastLoss, recipe: Rule, at: Evaluation, figures: Figures) -> None:
+        units = np.diag(1 / figures.values)
+        worths = -units[:, self._crowd.owner]
+        slopes = self._pull(recipe, figures, worths).reshape(len(worths), -1)
+        problem.fit(at, slopes[0], slopes[1:])

@@ -20,7 +20,7 @@ from scipy.optimize import minimize, nnls
 
 from veilnet._core.types import Array, Integers
 from veilnet.designs.joint import INFORMATION_FLOOR
-from veilnet.designs.many.crowd import Known
+from veilnet.designs.many.recipes import Known
 
 _TINY = np.finfo(float).tiny
 _AIM, _ENOUGH = 3e-9, 1e-9  # relative margins aimed at and accepted, as for small networks

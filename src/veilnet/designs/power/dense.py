@@ -11,7 +11,7 @@ singular value,
     max_Y  2<A, Y> - Σ_i |Y_i|_*² - |C'Y|²   =   min_T  Σ_i σ((A - CT)_i)² + |T|².
 
 Hence *any* T bounds the optimum from above, and *any* Y gives X_i = (Y_i Y_i')^½ / |Y_i|_*, whose f(X) is at least
-its value; at the optimum T = C'Y. Alternating directions (:mod:`veilnet.designs.power.splitting`) go on until the
+its value; at the optimum T = C'Y. Alternating directions (:mod:`veilnet.designs.power.answers`) go on until the
 two meet. No bound trusts the solver that produced the point.
 """
 
@@ -28,9 +28,8 @@ from veilnet._core.linalg import EPS, cholesky
 from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.power.answers import largest_squares
+from veilnet.designs.power.answers import CHECK_EVERY, Splitting, largest_squares, noise_root, shrunk
 from veilnet.designs.power.ascent import RELATIVE_GAP, PowerResult, relative_gap
-from veilnet.designs.power.splitting import CHECK_EVERY, Splitting, noise_root, shrunk
 from veilnet.verdict.exact_test import Verdict
 
 _PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
@@ -97,7 +96,9 @@ def maximize_privacy(
             if reached > lower:
                 lower, best = reached, [each @ each.T for each in roots]
             gap = relative_gap(lower, upper)
-            tell(f"closing the gap, {gap:.0e} left", _fraction_done(gap, wanted_gap))
+            # How many of the digits asked for are there.
+            digits, asked = -np.log(max(gap, wanted_gap, EPS)), -np.log(np.clip(wanted_gap, EPS, 0.5))
+            tell(f"closing the gap, {gap:.0e} left", float(np.clip(digits / asked, 0, 1)))
             if splitting.iterations % _PATIENCE == 0:
                 if gap > 0.9 * before:
                     break  # rounding leaves no more digits
@@ -116,12 +117,6 @@ def _compressed_columns(gain: Array) -> Array:
     return np.asarray(left[:, :rank] * singular[:rank])
 
 
-def _fraction_done(gap: float, wanted: float) -> float:
-    """How many of the digits asked for are there."""
-    digits = -np.log(max(gap, wanted, EPS))
-    return float(np.clip(digits / -np.log(np.clip(wanted, EPS, 0.5)), 0, 1))
-
-
 def _reached(root: Array, gain: Array, spread: Array) -> float:
     """f(X) of X = V V', by orthogonal factorisation: |L^-1 V'A|² with L L' = I + V'F V."""
     triangle = np.linalg.qr(np.vstack([root.T @ spread, np.eye(spread.shape[1])]), mode="r")
@@ -131,7 +126,7 @@ def _reached(root: Array, gain: Array, spread: Array) -> float:
 def noise_of_few(
     verdict: Verdict, power: Array, progress: Progress | None
 ) -> tuple[Mapping[str, Sanitizer], Array, DenseNoise]:
-    """As :func:`veilnet.designs.power.network.noise_of_many`, of all readings as one dense problem."""
+    """As :func:`veilnet.designs.power.plan.noise_of_many`, of all readings as one dense problem."""
     network = verdict.network
     apart = network.common_apart
     by_place = dict(verdict.shares.free())

@@ -4,16 +4,21 @@ With R_i = L_i L_i', agent i's readings of unit noise are L_i^-1 y_i. Orthonorma
 share, are the directions in which noise costs no utility: A_i = Q_i'L_i^-1 H_i is what they reveal of x. Noise of
 covariance K_i X_i K_i' in them has, in raw readings, the power δ_i tr X_i when K_i = √δ_i T_i^-1, with T_i the
 triangle of L_i Q_i.
+
+Shares may have different ranks, and some agents no power or nothing free: those that have as many directions free are
+worked on together, a few thousand at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.linalg import solve_lower_batch
-from veilnet._core.types import Array
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array, Integers
 from veilnet.designs.power.answers import best_answers, largest_squares
 
 _NOTHING = 1e-14  # of an agent's part in an estimate: less is rounding
@@ -31,21 +36,6 @@ class FreeStack:
     shown: Array
     stretch: Array
     unstretch: Array
-
-    @classmethod
-    def empty(cls, count: int, size: int, length: int) -> FreeStack:
-        """Room for so many agents, of so many free directions."""
-        square = (count, size, size)
-        return cls(np.empty((count, size, length)), np.empty(square), np.empty(square))
-
-    def put(self, places: slice, some: FreeStack) -> None:
-        """Fill in some of the agents."""
-        self.shown[places], self.stretch[places] = some.shown, some.stretch
-        self.unstretch[places] = some.unstretch
-
-    def part(self, places: slice) -> FreeStack:
-        """Some of the agents."""
-        return FreeStack(self.shown[places], self.stretch[places], self.unstretch[places])
 
     def answers(self, estimate: Array) -> Array:
         """X_i, (s, b, b): the noise of each that disturbs an estimate E, (L, r), most."""
@@ -128,3 +118,88 @@ def left_open(free: FreeStack, asked: Array, estimate: Array) -> Array:
     most = largest_squares(slope)
     present = np.sum(slope * (answer @ slope), axis=(1, 2))
     return np.array([most.sum(), np.minimum(present, most).sum()])
+
+
+_NO_NOISE = 1e-13  # of a reading's own noise: less is none
+_ROUNDING = 1e-15  # of an agent's largest noise
+
+
+@dataclass(frozen=True, eq=False)
+class Agents:
+    """Agents that have as many readings.
+
+    observe: H_i, (s, n, L).
+    roots:   L_i, (s, n, n), R_i = L_i L_i'.
+    rows:    (s, k, n): the first ``ranks[i]`` of each are a basis of its share of raw readings.
+    ranks:   of the shares, (s,).
+    power:   δ_i, (s,): the largest noise power of each.
+    """
+
+    observe: Array
+    roots: Array
+    rows: Array
+    ranks: Integers
+    power: Array
+
+    def free(self, change: Array) -> list[FreeStack]:
+        """Where those with some power and something free may add noise, few enough of them at once.
+
+        change: T^-1, (L, L), with T'T the raw information of all.
+        """
+        size, length = self.observe.shape[1:]
+        return [
+            self._stack(able[part], rank, change)[1]
+            for rank, places in self._by_rank()
+            for able in [places[self.power[places] > 0]]
+            if rank < size
+            for part in parts(len(able), size * length)
+        ]
+
+    def sending(self, change: Array, estimate: Array) -> tuple[Array, Array, Array]:
+        """What all send whose noise answers an estimate E, (L, r): rows of raw readings, (s, n, n), variances of the
+        noise on each, (s, n), 0 or 1, and the power of the noise in raw readings, (s,).
+
+        Of each agent, the share comes first, then what is free, each direction of the noise by itself.
+        """
+        count, size, length = self.observe.shape
+        rows, variances = np.empty((count, size, size)), np.zeros((count, size))
+        used = np.zeros(count)
+        for rank, places in self._by_rank():
+            for part in parts(len(places), size * length):
+                chosen = places[part]
+                able = chosen[self.power[chosen] > 0] if rank < size and estimate.shape[1] else chosen[:0]
+                still = np.setdiff1d(chosen, able, assume_unique=True)
+                if still.size:
+                    basis = directions(self.rows[still, :rank], self.roots[still])
+                    rows[still] = self._raw(still, basis)
+                if able.size:
+                    basis, free = self._stack(able, rank, change)
+                    answer = free.answers(estimate)
+                    rows[able], variances[able] = self._with_noise(able, basis, rank, free, answer)
+                    used[able] = self.power[able] * np.trace(answer, axis1=1, axis2=2)
+        return rows, variances, used
+
+    def _by_rank(self) -> Iterator[tuple[int, Integers]]:
+        for rank in np.unique(self.ranks).tolist():
+            yield int(rank), np.flatnonzero(self.ranks == rank)
+
+    def _stack(self, places: Integers, rank: int, change: Array) -> tuple[Array, FreeStack]:
+        roots = self.roots[places]
+        basis = directions(self.rows[places, :rank], roots)
+        return basis, free_stack(self.observe[places], roots, basis, rank, change, self.power[places])
+
+    def _with_noise(
+        self, places: Integers, basis: Array, rank: int, free: FreeStack, answer: Array
+    ) -> tuple[Array, Array]:
+        variances, vectors = noise_where_free(free, answer)
+        noisy = variances > np.maximum(_NO_NOISE, _ROUNDING * variances[:, -1:])
+        turned = np.concatenate([basis[:, :, :rank], basis[:, :, rank:] @ vectors], axis=2)
+        rows = self._raw(places, turned)
+        rows[:, rank:] /= np.sqrt(np.where(noisy, variances, 1.0))[:, :, None]
+        exact = np.zeros((len(rows), rank))
+        return rows, np.concatenate([exact, noisy], axis=1)
+
+    def _raw(self, places: Integers, columns: Array) -> Array:
+        """Columns of readings of unit noise as rows of raw ones."""
+        turned = solve_lower_batch(self.roots[places], np.ascontiguousarray(columns), transposed=True)
+        return np.ascontiguousarray(np.swapaxes(turned, 1, 2))

@@ -18,10 +18,9 @@ from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.levels import Levels, Tried
 from veilnet.designs.joint.problem import LeastLoss
-from veilnet.designs.joint.race import JointResult, Race
+from veilnet.designs.joint.race import JointResult, Race, simplest_near
+from veilnet.designs.joint.search import random_shrink
 from veilnet.designs.joint.settings import LARGE_STREAM, SETTINGS, STREAM, SearchOptions
-from veilnet.designs.joint.snap import simplest_near
-from veilnet.designs.joint.starts import random_shrink
 from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
 
@@ -117,7 +116,7 @@ class StreamCurve(Levels):
 
         def repaired(level: float) -> JointResult:
             finished = simplest_near(self.objective, self._least_loss(level), near.shrink)
-            return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
+            return replace(near, shrink=finished.shrink, loss=finished.loss, privacy=finished.privacy)
 
         return self._aimed(repaired, near, level, loss)
 

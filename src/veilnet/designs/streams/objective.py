@@ -57,7 +57,7 @@ class StreamObjective:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._evaluation(shrink)
         except np.linalg.LinAlgError:
-            return self._unsettled()
+            return self._unsettled(shrink)
 
     def _evaluation(self, shrink: Sequence[Array]) -> Evaluation:
         model = self.knowledge
@@ -78,13 +78,14 @@ class StreamObjective:
         lost = float((self._public * (before if model.later else now)).sum())
         privacy = np.array([float((weight * hindsight).sum()) for weight in self._private]) - 1.0
         return Evaluation(
+            list(shrink),
             max(lost if model.later else lost - 1.0, 0.0),
             np.maximum(privacy, 0.0),
             [transition, noise, onward, kept, kept_for_good, now, hindsight, turned],
         )
 
-    def _unsettled(self) -> Evaluation:
-        return Evaluation(np.inf, np.full(self.targets, np.inf), [])
+    def _unsettled(self, shrink: Sequence[Array]) -> Evaluation:
+        return Evaluation(list(shrink), np.inf, np.full(self.targets, np.inf), [])
 
     def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:  # noqa: ARG002
         """The privacies as they are: infinite ones are found so."""

@@ -17,7 +17,6 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.confirmed import MARGINS, Answer, confirmed_plan
 from veilnet.designs.floors import AT_LIMIT, FlooredCurve, in_order
 from veilnet.designs.joint import JointResult, SearchOptions
 from veilnet.designs.perfect import reachable
@@ -25,7 +24,7 @@ from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledg
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import JointState, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
-from veilnet.designs.tradeoff import CannotKeep, Tradeoff, search_details
+from veilnet.designs.tradeoff import MARGINS, Answer, CannotKeep, Tradeoff, confirmed_plan, search_details
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
