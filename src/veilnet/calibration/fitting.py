@@ -38,7 +38,7 @@ from veilnet.calibration.secrets import columns_of_classes, with_changes
 from veilnet.calibration.stream_model import FittedStream, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.doubts import Doubt
-from veilnet.model.fitted_rows import marks_of
+from veilnet.model.fitted import marks_of
 from veilnet.model.network import Network
 
 Columns = Mapping[str, Sequence[str] | str] | Sequence[str] | str

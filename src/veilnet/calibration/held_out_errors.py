@@ -41,7 +41,7 @@ from veilnet.calibration.stream_model import FittedStream
 from veilnet.calibration.stretches import blocks_of
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.models import messages_of
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 from veilnet.model.network import Network
 
 _BLOCKS = (20, 10, 5)  # of the log, one length after another

@@ -25,7 +25,7 @@ from veilnet.calibration.rows import Rows
 from veilnet.calibration.stretches import Stretch, stretches_of, windowed, windows_for
 from veilnet.designs.choice import design
 from veilnet.model.doubts import LONGEST_WORDS, Doubt
-from veilnet.model.log_aucs import LogAuc, log_headlines
+from veilnet.model.fitted import LogAuc, log_headlines
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Integers
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import knowledge_of_factor
+from veilnet.bounds.knowledge import knowledge_of_factor, message_factor
 from veilnet.calibration.building import Builder
 from veilnet.calibration.intervals import (
     FreePrivacy,

@@ -11,7 +11,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.contradictions import Contradiction
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 
 if TYPE_CHECKING:
     from veilnet.centre.models import Messages

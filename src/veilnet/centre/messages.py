@@ -30,7 +30,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.bounds.knowledge import least_sharpness
 from veilnet.centre.sum_parts import SumParts, sum_parts
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 from veilnet.model.network import Network
 
 _SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less

@@ -168,7 +168,7 @@ def _tell(
     report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None, *, verbose: bool
 ) -> None:
     """What was found, for people; changes: of which parameters somebody said them."""
-    from veilnet.model.log_aucs import log_in_words
+    from veilnet.model.fitted import log_in_words
     from veilnet.model.secret import change_in_words
 
     said = [str(report), *([_LEGEND] if verbose else [])]

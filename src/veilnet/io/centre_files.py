@@ -51,7 +51,7 @@ from veilnet.io._kinds import (
 )
 from veilnet.io._sealed import open_sealed, sealed_bytes
 from veilnet.io.network_schema import HELD_OUT
-from veilnet.model.held_out import HeldOut, read_held_out
+from veilnet.model.fitted import HeldOut, read_held_out
 
 _MOST_AGENTS = 10**8
 _SUMS = (

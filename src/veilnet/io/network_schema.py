@@ -33,8 +33,7 @@ from veilnet.io._numbers import Numbers, as_table, as_texts, check_keys, flat, k
 from veilnet.io._toml import dotted
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
-from veilnet.model.held_out import HeldOut
-from veilnet.model.log_aucs import LogAuc
+from veilnet.model.fitted import HeldOut, LogAuc
 from veilnet.model.members import Members
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior

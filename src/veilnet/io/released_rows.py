@@ -2,7 +2,7 @@
 
 Noise protects a reading once: 300 draws of it average out. ``sanitize`` and ``agent`` therefore
 keep hashes of what they read, in ``<agent>.released`` beside the agent's file, and refuse to read it again. A hash is
-of a run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known again in a
+of a run of rows that their own numbers cut out (:mod:`veilnet.model.fitted`), so that rows are known again in a
 file that has grown, was cut or is a part of another. One more is of all rows together, with their numbers or times.
 Runs of a few rows that repeat are left out: a room at night looks like the same room the night before.
 
@@ -23,7 +23,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io._locking import lock
 from veilnet.io.streams import Block
-from veilnet.model.fitted_rows import marks_of_run, runs_of
+from veilnet.model.fitted import marks_of_run, runs_of
 
 _DISTINCT = 8  # rows of a run that differ
 _LONGEST = 2048  # rows of a run

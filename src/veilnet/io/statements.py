@@ -86,7 +86,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def _seen(plan: Plan, name: str) -> str:
     """How surely the change of a secret is seen, by the best detector there is in the model, and by learned ones."""
-    from veilnet.model.log_aucs import log_headlines
+    from veilnet.model.fitted import log_headlines
 
     known, shown = plan.network.log_aucs, plan.detectability[name].in_words(plan.network.unit(name))
     in_log = log_headlines({name: known[name]} if name in known else {}, {})

@@ -16,7 +16,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.report import FITTED_ROWS, Row
 from veilnet.io.tables import column_names, read_columns
-from veilnet.model.fitted_rows import all_marks, fitted_again, within_the_fit
+from veilnet.model.fitted import all_marks, fitted_again, within_the_fit
 from veilnet.model.network import Network
 
 _FEWEST = 100  # complete rows

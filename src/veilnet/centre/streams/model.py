@@ -22,7 +22,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.centre.sum_parts import SumParts, sum_parts
 from veilnet.model.common import padded
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 from veilnet.model.network import Network
 
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.

@@ -29,7 +29,7 @@ from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
 from veilnet.centre.streams.model import vague_start
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 from veilnet.model.network import Network
 
 
