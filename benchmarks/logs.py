@@ -32,7 +32,7 @@ from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet.bounds.detectability import secrets_headlines
 from veilnet.calibration.fitting import fit_report
 from veilnet.io.tables import column_names, read_columns
-from veilnet.model.log_aucs import log_in_words
+from veilnet.model.fitted import log_in_words
 
 Table = dict[str, np.ndarray]
 UNITS = ("torso", "right_arm", "left_arm", "right_leg", "left_leg")

@@ -14,7 +14,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer_stacks import SanitizerStack
-from veilnet.bounds.information import message_covariance
+from veilnet.bounds.knowledge import message_covariance
 from veilnet.plans.release_grid import with_release_grid
 
 KINDS = ["noise", "rectangular", "dependent", "singular noise", "silent", "mixed"]

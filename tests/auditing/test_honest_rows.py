@@ -11,7 +11,7 @@ import pytest
 import veilnet as vn
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.report import FITTED_ROWS
-from veilnet.model.fitted_rows import fitted_again, marks_of, within_the_fit
+from veilnet.model.fitted import fitted_again, marks_of, within_the_fit
 
 Table = dict[str, np.ndarray[Any, Any]]
 

@@ -226,8 +226,8 @@ def test_measures_of_a_detector_by_integrals(mu: float) -> None:
         # δ(ε) is the largest P(A) - e^ε Q(A), reached where the likelihood ratio exceeds e^ε.
         edge = epsilon / mu + mu / 2
         delta = norm.sf(edge - mu) - np.exp(epsilon) * norm.sf(edge)
-        assert seen.delta(epsilon) == pytest.approx(delta, rel=1e-6, abs=1e-15)
-    assert seen.delta(seen.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-6) or seen.epsilon(1e-5) == 0
+        assert seen.delta_at(epsilon) == pytest.approx(delta, rel=1e-6, abs=1e-15)
+    assert seen.delta_at(seen.epsilon_at(1e-5)) == pytest.approx(1e-5, rel=1e-6) or seen.epsilon_at(1e-5) == 0
 
 
 def test_nothing_sent_is_guessing() -> None:
@@ -239,7 +239,7 @@ def test_nothing_sent_is_guessing() -> None:
     for found in vn.detectability(network, silent).values():
         assert (found.mu, found.auc, found.accuracy) == (0.0, 0.5, 0.5)
         assert found.power == pytest.approx(0.01)
-        assert (found.sent.epsilon(1e-6), found.sent.delta(0.0)) == (0.0, 0.0)
+        assert (found.sent.epsilon_at(1e-6), found.sent.delta_at(0.0)) == (0.0, 0.0)
 
 
 def test_the_bundled_house_is_seen_as_section_10_says() -> None:
@@ -297,7 +297,7 @@ def test_epsilon_at_a_given_delta() -> None:
         random_network(1, prior="covariance").replace(resolution=0), np.random.default_rng(0)
     )
     for each in vn.detectability(network, delta=1e-3).values():
-        assert each.sent.delta(each.epsilon) == pytest.approx(1e-3, rel=1e-6) or each.epsilon == 0
+        assert each.sent.delta_at(each.epsilon) == pytest.approx(1e-3, rel=1e-6) or each.epsilon == 0
     with pytest.raises(vn.InvalidRequest, match="delta"):
         vn.detectability(network, delta=1.0)
 
@@ -414,7 +414,7 @@ def test_verify_finds_a_change_that_is_said_to_be_unseen(
     checks = [each for each in vn.verify(plan) if each.what.startswith("change of ")]
     assert len(checks) == len(network.secrets)
     assert all(each.ok for each in checks)
-    nothing = {name: Detectability(Detector(0.0), Detector(1.0), 1.0) for name in network.secrets}
+    nothing = {name: Detectability(0.0, Detector(1.0), 1.0) for name in network.secrets}
     monkeypatch.setattr(verification, "detectability", lambda *_: nothing)
     wrong = [each for each in vn.verify(plan) if not each.ok]
     assert wrong
@@ -424,6 +424,6 @@ def test_verify_finds_a_change_that_is_said_to_be_unseen(
 @pytest.mark.parametrize("wrong", [-1e-9, 0.0, 1.0, float("nan"), True])
 def test_rates_outside_of_zero_and_one_are_refused(wrong: float) -> None:
     with pytest.raises(vn.InvalidRequest, match="delta"):
-        Detector(1.0).epsilon(wrong)
+        Detector(1.0).epsilon_at(wrong)
     with pytest.raises(vn.InvalidRequest, match="false_alarms"):
         Detector(1.0).power_at(wrong)

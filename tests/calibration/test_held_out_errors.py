@@ -12,7 +12,7 @@ import pytest
 import veilnet as vn
 from veilnet.calibration.held_out_errors import beyond_the_model
 from veilnet.io.network_schema import network_difference
-from veilnet.model.held_out import HeldOut
+from veilnet.model.fitted import HeldOut
 
 pytestmark = pytest.mark.filterwarnings("ignore::veilnet.calibration.fitting.DoubtfulModel")
 

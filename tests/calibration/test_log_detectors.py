@@ -18,7 +18,7 @@ from veilnet.calibration.stretches import windowed
 from veilnet.cli import run
 from veilnet.io.network_schema import network_difference
 from veilnet.io.statements import StatedPromise
-from veilnet.model.log_aucs import LogAuc
+from veilnet.model.fitted import LogAuc
 
 pytest.importorskip("sklearn")
 

@@ -89,7 +89,6 @@ MAY_BE_IMPORTED = {
     "veilnet._core.errors", "veilnet._core.twofold", "veilnet._core.types",
     "veilnet.model.network", "veilnet.model.common", "veilnet.model.stream_size",
     "veilnet.agent.sanitizer", "veilnet.agent.sanitizer_stacks", "veilnet.agent.mechanisms",
-    "veilnet.agent.rounding",  # q²/6 on the diagonal of Θ
     "veilnet.plans.asked",  # numbers that were asked for, no formula
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network
 from helpers.said import says
-from veilnet.agent.rounding import as_rounded
+from veilnet.agent.mechanisms import as_rounded
 from veilnet.io.template import house
 from veilnet.plans.rounding import entropy
 

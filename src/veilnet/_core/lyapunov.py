@@ -53,15 +53,12 @@ def lasting_directions(transition: Array) -> Array:
         return np.zeros((len(transition), 0))
     from scipy.linalg import schur
 
-    _, basis, count = schur(transition, output="complex", sort=_lasts)  # type: ignore[call-overload]
+    lasts = lambda root: abs(root) >= NOT_DYING  # noqa: E731
+    _, basis, count = schur(transition, output="complex", sort=lasts)  # type: ignore[call-overload]
     columns = basis[:, :count]
     # The eigenvalues come in conjugate pairs, so the space is real.
     left, singular, _ = np.linalg.svd(np.concatenate([columns.real, columns.imag], axis=1))
     return np.asarray(left[:, :count] if singular.size else left[:, :0])
-
-
-def _lasts(root: complex) -> bool:
-    return abs(root) >= NOT_DYING
 
 
 def unseen_directions(transition: Array, observe: Array, *, tolerance: float = 1e-9) -> Array:

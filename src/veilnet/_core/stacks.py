@@ -59,14 +59,7 @@ def raw_triangle(observe: Array, roots: Array) -> Array:
     observe: H_i, (S, n, L).
     roots:   lower triangular L_i with L_i L_i' = R_i, (S, n, n).
     """
-    count, size, length = observe.shape
-    return joined_triangle(
-        (
-            triangle(solve_lower_batch(roots[part], observe[part]).reshape(-1, length))
-            for part in parts(count, size * length)
-        ),
-        length,
-    )
+    return _told(lambda observe, roots: solve_lower_batch(roots, observe), observe, roots)
 
 
 def sent_triangle(observe: Array, roots: Array, compression: Array, variances: Array | None = None) -> Array:
@@ -76,23 +69,19 @@ def sent_triangle(observe: Array, roots: Array, compression: Array, variances: A
     compression:    C_i, (S, k, n), with independent rows.
     variances:      the diagonal of Λ_i, (S, k), each 0 or 1; no noise is added when left out.
     """
-    count, size, length = observe.shape
     if compression.shape[1] == 0:
-        return np.zeros((length, length))
-    return joined_triangle(
-        (
-            triangle(
-                sent_rows(
-                    observe[part],
-                    roots[part],
-                    compression[part],
-                    None if variances is None else variances[part],
-                ).reshape(-1, length)
-            )
-            for part in parts(count, size * length)
-        ),
-        length,
+        return np.zeros((observe.shape[2], observe.shape[2]))
+    return _told(sent_rows, observe, roots, compression, variances)
+
+
+def _told(rows: Callable[..., Array], *stacks: Array | None) -> Array:
+    """T of the rows, (count, k, L), that are made of stacks of agents, some at a time."""
+    count, size, length = next(each.shape for each in stacks if each is not None)
+    made = (
+        rows(*(None if each is None else each[part] for each in stacks))
+        for part in parts(count, size * length)
     )
+    return joined_triangle((triangle(each.reshape(-1, each.shape[2])) for each in made), length)
 
 
 def sent_rows(observe: Array, roots: Array, compression: Array, variances: Array | None = None) -> Array:

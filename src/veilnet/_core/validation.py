@@ -30,7 +30,8 @@ def as_array(value: Any, name: str, *, error: Refusal = InvalidNetwork) -> Array
         raw = np.asarray(value)
     except ValueError as cause:
         raise error(f"{name}: rows of different lengths; make every row equally long") from cause
-    if _is_masked(value):
+    masked = sys.modules.get("numpy.ma")  # which a program with a masked array has loaded
+    if masked is not None and masked.is_masked(value):
         raise error(f"{name}: expected numbers, found masked ones; fill or remove missing values first")
     if raw.dtype.kind in "USMm":
         raise error(f"{name}: expected numbers, found {_example(raw)}; convert text and dates first")
@@ -152,17 +153,13 @@ def semidefinite(array: Array, name: str) -> Array:
         return array
     lowest = lowest_relative_eigenvalue(array)
     if lowest < -ROUNDING * max(1, array.shape[0]):
+        found = f"number {np.min(np.diagonal(array)):.6g} on its diagonal"
         raise InvalidNetwork(
-            f"{name}: expected a positive semidefinite matrix, found the {_what_is_negative(array, lowest)}; "
+            f"{name}: expected a positive semidefinite matrix, found the "
+            f"{f'relative eigenvalue {lowest:.3g}' if np.isfinite(lowest) else found}; "
             "a covariance or information matrix has nothing below zero"
         )
     return array
-
-
-def _what_is_negative(array: Array, lowest: float) -> str:
-    if np.isfinite(lowest):
-        return f"relative eigenvalue {lowest:.3g}"
-    return f"number {np.min(np.diagonal(array)):.6g} on its diagonal"
 
 
 def lowest_relative_eigenvalues(stack: Array) -> Array:
@@ -231,12 +228,6 @@ def _correlation_scale(array: Array) -> Array:
     diagonal = np.abs(np.diagonal(array, axis1=-2, axis2=-1))
     deviation = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     return np.asarray(deviation[..., :, None] * deviation[..., None, :])
-
-
-def _is_masked(value: Any) -> bool:
-    """Whether entries are masked out; without loading numpy.ma, which a program with a masked array has done."""
-    masked = sys.modules.get("numpy.ma")
-    return masked is not None and bool(masked.is_masked(value))
 
 
 def _example(raw: np.ndarray[Any, Any]) -> str:

@@ -21,7 +21,7 @@ from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import message_covariance
+from veilnet.bounds.knowledge import message_covariance
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel

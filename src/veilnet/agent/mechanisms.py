@@ -79,7 +79,8 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
                     f"{name!r} is no agent of the network; its agents are {_some(self.network.agents)}"
                 )
             place = self.network.position[name]
-            stack, within = self._find(place)
+            which, within = (int(each[place]) for each in self._where)
+            stack = self.stacks[which]
             offset = self.source.offset_at_mean[self.network.blocks.rows(place)]
             made = stack.sanitizer(within, offset).for_agent(name, self.source)
             if len(self._made) >= _KEPT:
@@ -238,10 +239,6 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
                     within=group.among(places),
                 )
 
-    def _find(self, place: int) -> tuple[SanitizerStack, int]:
-        which, within = self._where
-        return self.stacks[int(which[place])], int(within[place])
-
     @cached_property
     def _where(self) -> tuple[Integers, Integers]:
         """For each agent, which stack it is in, and where in that."""
@@ -325,3 +322,20 @@ def _no_stream(agent: str) -> InvalidRequest:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:8])
     return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"
+
+
+def as_rounded(network: Network, sanitizers: Sanitizers) -> dict[str, Sanitizer]:
+    """What agents send as a linear centre sees it: rounding is noise, of variance q²/6 with dither and q²/12 without.
+
+    network:    whose agents they are.
+    sanitizers: what they send; an agent without a grid rounds nothing.
+    """
+    return {agent: _with_rounding(each) for agent, each in mechanisms(network, sanitizers).items()}
+
+
+def _with_rounding(sanitizer: Sanitizer) -> Sanitizer:
+    if sanitizer.grid is None:
+        return sanitizer
+    blurred = np.sqrt(np.diag(sanitizer.noise)) >= sanitizer.grid
+    added = sanitizer.grid**2 / np.where(blurred, 12.0, 6.0)
+    return sanitizer.replace(noise=sanitizer.noise + np.diag(added))

@@ -103,7 +103,9 @@ class Stream:
         states = np.zeros((len(known), self._order))
         after = 0
         for place in [*missed.tolist(), len(known)]:
-            self._enter(known[after:place], states[after:place])
+            if self._filter is not None and place > after:
+                states[after:place] = self._filter.run(self._state, known[after:place])
+                self._state = states[place - 1].copy()
             if place < len(known):
                 self._miss(1)
             after = place + 1
@@ -112,12 +114,6 @@ class Stream:
         if missed.size:
             values[missed] = MISSED
         return values, missed
-
-    def _enter(self, known: Array, states: Array) -> None:
-        """Take in rows with readings; the memory after each goes into ``states``."""
-        if self._filter is not None and len(known):
-            states[:] = self._filter.run(self._state, known)
-            self._state = states[-1].copy()
 
     def _miss(self, rows: int) -> None:
         """Rows without a reading."""

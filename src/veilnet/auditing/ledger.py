@@ -43,8 +43,7 @@ from veilnet.auditing.options import LedgerCheck
 from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.repetition import first_below
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import knowledge_of_factor
+from veilnet.bounds.knowledge import knowledge_of_factor, message_factor
 from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
 from veilnet.io.agent_ledger import audit_releases, is_agent_store
 from veilnet.model.network import Network

@@ -37,7 +37,7 @@ from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.bounds.streams.steady import ErrorsApart
-from veilnet.model.log_aucs import log_headlines
+from veilnet.model.fitted import log_headlines
 from veilnet.model.network import Network
 from veilnet.model.secret import Secret, change_in_words
 
@@ -92,7 +92,7 @@ class Detector:
             f"{100 * FALSE_ALARMS:g} % false alarms, µ {number(self.mu)})"
         )
 
-    def delta(self, epsilon: float) -> float:
+    def delta_at(self, epsilon: float) -> float:
         """δ(ε) of differential privacy for this change: Φ(-ε/µ + µ/2) - e^ε Φ(-ε/µ - µ/2).
 
         epsilon: ε >= 0.
@@ -104,32 +104,31 @@ class Detector:
         above, below = -epsilon / self.mu + self.mu / 2, -epsilon / self.mu - self.mu / 2
         return max(0.0, _normal(above) - _times_exp(epsilon, below))
 
-    def epsilon(self, delta: float) -> float:
+    def epsilon_at(self, delta: float) -> float:
         """The least ε with δ(ε) <= δ, by bisection.
 
         delta: δ, above 0 and below 1.
         """
         _expect_part("delta", delta)
-        if self.delta(0.0) <= delta:
+        if self.delta_at(0.0) <= delta:
             return 0.0
         if self.mu == inf:
             return inf
         low, high = 0.0, 1.0
-        while self.delta(high) > delta:
+        while self.delta_at(high) > delta:
             low, high = high, 2 * high
         for _ in range(200):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+            low, high = (middle, high) if self.delta_at(middle) > delta else (low, middle)
             if high - low <= 4 * EPS * high:
                 break
         return high
 
 
 @dataclass(frozen=True)
-class Detectability:
-    """How surely the change of one secret is seen.
+class Detectability(Detector):
+    """How surely the change of one secret is seen: the best detector of it in every message of one row.
 
-    sent:    from every message of one row.
     raw:     from every reading of it.
     change:  Δ.
     rows:    over how many rows it lasts, T.
@@ -138,7 +137,6 @@ class Detectability:
     delta:   δ of ``epsilon``.
     """
 
-    sent: Detector
     raw: Detector
     change: float | Array
     rows: int = 1
@@ -147,34 +145,19 @@ class Detectability:
     delta: float = DELTA
 
     @property
+    def sent(self) -> Detector:
+        """From what is sent, by itself."""
+        return Detector(self.mu)
+
+    @property
     def longest(self) -> Detectability:
         """Over as long as the change lasts, which is what targets limit."""
         return self.lasting or self
 
     @property
-    def mu(self) -> float:
-        """Of what is sent."""
-        return self.sent.mu
-
-    @property
-    def auc(self) -> float:
-        """Of what is sent."""
-        return self.sent.auc
-
-    @property
-    def accuracy(self) -> float:
-        """Of what is sent."""
-        return self.sent.accuracy
-
-    @property
-    def power(self) -> float:
-        """Of what is sent, with one false alarm in a hundred."""
-        return self.sent.power
-
-    @property
     def epsilon(self) -> float:
         """The least ε with which what is sent is (ε, ``delta``)-differentially private for the change."""
-        return self.sent.epsilon(self.delta)
+        return self.epsilon_at(self.delta)
 
     def in_words(self, unit: str = "") -> str:
         """For a reader: how surely the change is seen, in one row and as long as it lasts.
@@ -224,10 +207,11 @@ def detectability(
 
     def seen(secret: Secret, rows: int) -> Detectability:
         known = before(secret.rows, rows)
-        best = [
-            Detector(sqrt(secret.squared_deviations(each(secret.rows, rows) - known))) for each in (sent, raw)
-        ]
-        return Detectability(best[0], best[1], secret.change, rows, directions=len(secret.rows), delta=delta)
+        mu, of_raw = (
+            sqrt(secret.squared_deviations(each(secret.rows, rows) - known)) for each in (sent, raw)
+        )
+        directions = len(secret.rows)
+        return Detectability(mu, Detector(of_raw), secret.change, rows, directions=directions, delta=delta)
 
     found = {}
     for name, secret in network.secrets.items():

@@ -8,6 +8,10 @@ One set of formulas serves every prior (mathematics, section 1):
 Everything is computed in coordinates of x where the raw information is the identity; there J̃ = V diag(k) V'
 with k in [0, 1], the fraction of the raw information that is left in each direction. In the linear Gaussian
 model the bounds are attained, so they are what the best attacker gets.
+
+Sanitizers become information by F = M^-½ C H with M = C R C' + Λ, in the normal form of each agent (so M is never
+singular), J̃ = J0 + F'F. Independent noise is worked on in stacks of agents alike, so that only L x L sums couple
+them.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest, NotObservable
-from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
+from veilnet._core.linalg import EPS, gram_root, orthonormal_rows, solve_lower, solve_upper, triangle
+from veilnet._core.stacks import fits_at_once, joined_triangle, sent_rows, with_own_noise
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms, sends_raw
-from veilnet.bounds.information import message_factor
 from veilnet.bounds.streams.knowledge import (
     StreamKnowledge,
     read_when,
@@ -31,7 +35,9 @@ from veilnet.bounds.streams.knowledge import (
     stream_bits,
     stream_knowledge,
 )
+from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
+from veilnet.model.noise import JointNoise
 from veilnet.model.stream_size import refuse_stream
 
 # A direction counts as unknown when it is known less sharply than this; more where the model amplifies rounding.
@@ -137,11 +143,12 @@ def knowledge(network: Network, sanitizers: Sanitizers = None) -> Knowledge:
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
     sent = mechanisms(network, sanitizers)
-    return sent.once("knowledge", lambda: _knowledge(counting_dither(network, sent), sent))
 
+    def find() -> Knowledge:
+        counting = counting_dither(network, sent)
+        return knowledge_of_factor(counting, message_factor(counting, sent))
 
-def _knowledge(network: Network, sent: Mechanisms) -> Knowledge:
-    return knowledge_of_factor(network, message_factor(network, sent))
+    return sent.once("knowledge", find)
 
 
 def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
@@ -309,3 +316,72 @@ def share_of_estimate(network: Network, raw_rows: Array) -> Array:
     """A Ψ, (rows, N), for rows A T^-1: coordinates of x where the raw information is the identity."""
     half = network.in_raw_coordinates(network.white_observe) @ raw_rows.T
     return np.ascontiguousarray(network.R.whiten_back(half).T)
+
+
+def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
+    """F, one row per number sent, or L rows that tell the same of very many. Agents without a sanitizer send their
+    readings raw.
+    """
+    sent = mechanisms(network, sanitizers)
+    return sent.once("message factor", lambda: _factor(network, sent))
+
+
+def _factor(network: Network, sent: Mechanisms) -> Array:
+    if isinstance(network.R, SharedNoise):
+        return _shared_factor(network, sent)
+    if isinstance(network.R, JointNoise):
+        return _joint_factor(network, network.R, sent.normal)
+    return _independent_factor(network, sent.normal)
+
+
+def _independent_factor(network: Network, sent: Mechanisms) -> Array:
+    roots = network.R.own_roots()
+    factors = (
+        sent_rows(each.observe, roots[each.group][each.within], each.stack.compression, each.stack.variances)
+        for each in sent.parts()
+        if each.stack.sent
+    )
+    rows = (factor.reshape(-1, network.L) for factor in factors)
+    if fits_at_once(network.N * network.L):
+        return np.concatenate([np.zeros((0, network.L)), *rows])
+    return joined_triangle(map(triangle, rows), network.L)
+
+
+def _joint_factor(network: Network, noise: JointNoise, sent: Mechanisms) -> Array:
+    observed = sent.compressed(network.H)
+    if observed.shape[0] == 0:
+        return observed
+    noisy = np.zeros(len(observed))
+    for stack in sent.stacks:
+        noisy[sent.numbers(stack)] = 0.0 if stack.variances is None else stack.variances
+    covariance = sent.compressed(sent.compressed(noise.matrix()).T)
+    covariance[np.diag_indices(len(noisy))] += noisy
+    root = gram_root(covariance, lambda: with_own_noise(sent.compressed(noise.root), noisy))
+    return solve_lower(root, observed)
+
+
+def _shared_factor(network: Network, sent: Mechanisms) -> Array:
+    """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
+    apart = network.common_apart
+    white = message_factor(apart, mechanisms(apart, sent))
+    return without_common(
+        np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
+    )
+
+
+def own_covariances(compression: Array, own: Array, added: Array | None) -> Array:
+    """C R C' + Θ for one agent or a stack of agents alike."""
+    covariance = compression @ own @ np.swapaxes(compression, -1, -2)
+    if added is not None:
+        covariance = covariance + added
+    return np.asarray((covariance + np.swapaxes(covariance, -1, -2)) / 2)
+
+
+def message_covariance(network: Network, sent: Mechanisms) -> Array:
+    """C R C' + Θ of all agents, in sending order."""
+    covariance = sent.compressed(sent.compressed(network.R.matrix()).T)
+    for stack in sent.stacks:
+        if stack.noise is not None:
+            numbers = sent.numbers(stack)
+            covariance[numbers[:, :, None], numbers[:, None, :]] += stack.noise
+    return np.asarray((covariance + covariance.T) / 2)

@@ -17,8 +17,15 @@ from veilnet._core.errors import NotObservable
 from veilnet._core.types import Array
 from veilnet._core.words import alike, in_columns, join_names, plus_minus, side_by_side, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import Knowledge, Outlook, crlb, knowledge_of_factor, outlook, silence
+from veilnet.bounds.knowledge import (
+    Knowledge,
+    Outlook,
+    crlb,
+    knowledge_of_factor,
+    message_factor,
+    outlook,
+    silence,
+)
 from veilnet.model.network import Network
 
 _HEADINGS = ("standard error (1σ)", "raw", "sent", "prior only", "grows")

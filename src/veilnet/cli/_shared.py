@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from veilnet.designs.questions import Target
-    from veilnet.designs.standard_errors import AtLeast, Times
+    from veilnet.designs.questions import AtLeast, Target, Times
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
@@ -69,7 +68,7 @@ def loss_allowed(text: str | None, option: str) -> float | None:
 
 def private_error(text: str, option: str) -> Times | AtLeast:
     """A standard error: ``2x`` the raw one, ``50%`` more, or ``12 steps/min`` in its unit."""
-    from veilnet.designs.standard_errors import AtLeast, Times
+    from veilnet.designs.questions import AtLeast, Times
 
     found = re.fullmatch(r"\s*([-+0-9.eE]*[0-9.])\s*(.*?)\s*", text)
     try:
@@ -86,7 +85,7 @@ def private_error(text: str, option: str) -> Times | AtLeast:
 
 def public_error(text: str, option: str) -> Times:
     """How much the public standard error may grow: ``5%``, or ``1.05x``."""
-    from veilnet.designs.standard_errors import AtLeast
+    from veilnet.designs.questions import AtLeast
 
     found = private_error(text, option) if text.strip().endswith(("%", "x")) else None
     if found is None or isinstance(found, AtLeast):

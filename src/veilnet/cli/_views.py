@@ -101,7 +101,7 @@ def detectability_json(found: Mapping[str, Detectability]) -> dict[str, Any]:
 def _sent_and_raw(found: Detectability) -> dict[str, dict[str, float]]:
     return {
         who: {name: getattr(detector, name) for name in ("auc", "accuracy", "power", "mu")}
-        | {"epsilon": detector.epsilon(found.delta)}
+        | {"epsilon": detector.epsilon_at(found.delta)}
         for who, detector in (("sent", found.sent), ("raw", found.raw))
     }
 

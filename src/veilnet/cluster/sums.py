@@ -21,7 +21,7 @@ from veilnet._core.linalg import triangle
 from veilnet._core.stacks import raw_triangle
 from veilnet._core.types import Array, Integers
 from veilnet.agent.mechanisms import Mechanisms
-from veilnet.bounds.information import message_factor
+from veilnet.bounds.knowledge import message_factor
 from veilnet.cluster.files import kept_arrays, write_arrays
 from veilnet.cluster.parts import PartFile
 from veilnet.cluster.plans import BEGUN, PLAN, planned, sent_by, stacked

@@ -92,14 +92,12 @@ def real_arguments(
         },
         "parameters": [f"Re {name}" for name in names] + [f"Im {name}" for name in names],
         "units": units,
-        "resolution": _real_steps(resolution),
+        "resolution": {
+            name: steps if np.ndim(steps) == 0 else np.tile(steps, 2) for name, steps in resolution.items()
+        }
+        if isinstance(resolution, Mapping)
+        else resolution,
     }
-
-
-def _real_steps(resolution: Any) -> Any:
-    if not isinstance(resolution, Mapping):
-        return resolution
-    return {name: steps if np.ndim(steps) == 0 else np.tile(steps, 2) for name, steps in resolution.items()}
 
 
 def _real_noise(noise: Any, sizes: Mapping[str, int], label: str = "noise") -> Any:

@@ -42,9 +42,7 @@ from veilnet.model.coloured import ColouredNoise
 from veilnet.model.common import SharedNoise, names_apart, padded, prior_apart, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
-from veilnet.model.fitted_rows import read_marks
-from veilnet.model.held_out import HeldOut, read_held_out
-from veilnet.model.log_aucs import LogAuc, read_log_aucs
+from veilnet.model.fitted import HeldOut, LogAuc, read_held_out, read_log_aucs, read_marks
 from veilnet.model.members import Members, read_members
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
@@ -157,8 +155,9 @@ class Network(Frozen):
         self.first = read_prior(prior, self.L)
         self.first_given = self.first is not None
         self.prior = self.first
-        if self.dynamics is not None:
-            self._read_long_run(self.dynamics)
+        if self.dynamics is not None and self.dynamics.stationary is not None:
+            self.prior = Prior(covariance=self.dynamics.stationary, mean=self.dynamics.mean)
+            self.first = self.first or self.prior
         self.model_error = read_model_error(model_error, self.dynamics)
         self.undithered_noise: NoiseModel = self.sensor_noise
         if self.model_error:
@@ -190,11 +189,6 @@ class Network(Frozen):
             refuse_undetectable(self.dynamics, self.H, self.parameters)
         self._freeze()
 
-    def _read_long_run(self, dynamics: Dynamics) -> None:
-        if dynamics.stationary is not None:
-            self.prior = Prior(covariance=dynamics.stationary, mean=dynamics.mean)
-            self.first = self.first or self.prior
-
     # --- what is in it
 
     @property
@@ -211,10 +205,6 @@ class Network(Frozen):
     def observe(self) -> Mapping[str, Array]:
         """agent -> H_i, views into the stacked H."""
         return RowsByAgent(self.agents, self.position, self.blocks, self.H)
-
-    @property
-    def _private_as_given(self) -> dict[str, Array | Secret]:
-        return {**self.private, **self.secrets}
 
     @derived
     def public_rows(self) -> tuple[str, ...]:
@@ -395,7 +385,8 @@ class Network(Frozen):
         changes: those arguments by name; a name that the constructor does not know is a TypeError.
         """
         known = {name: getattr(self, name) for name in _ARGUMENTS}
-        known |= {"private": self._private_as_given, "prior": self.first if self.first_given else None}
+        private = {**self.private, **self.secrets}
+        known |= {"private": private, "prior": self.first if self.first_given else None}
         if "resolution" in changes:  # another lattice asks for other dither
             changes = {"dither": None} | changes
         return Network(**(known | changes))

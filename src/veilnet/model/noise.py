@@ -238,7 +238,11 @@ def read_covariance(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseM
     if array.ndim == 0 or array.shape == (total,):
         return _variances(np.broadcast_to(array, (total,)), agents, blocks)
     if array.shape == (total, total):
-        return _joint_or_independent(symmetric(array, "noise"), agents, blocks)
+        matrix = symmetric(array, "noise")
+        # Independence is worth recognising: it takes N x N work down to L x L sums over agents.
+        if np.any(matrix[blocks.owner[:, None] != blocks.owner[None, :]]):
+            return JointNoise(blocks, matrix)
+        return IndependentNoise(blocks, [group.diagonal_blocks(matrix) for group in blocks.groups], agents)
     if array.ndim == 3 and len(blocks.groups) == 1:
         size = blocks.groups[0].size
         if array.shape == (blocks.count, size, size):
@@ -295,13 +299,6 @@ def _variances(variances: Array, agents: Sequence[str], blocks: Blocks) -> Indep
         stack[:, diagonal, diagonal] = variances[group.rows]
         stacks.append(stack)
     return IndependentNoise(blocks, stacks, agents)
-
-
-def _joint_or_independent(matrix: Array, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
-    # Independence is worth recognising: it takes N x N work down to L x L sums over agents.
-    if not np.any(matrix[blocks.owner[:, None] != blocks.owner[None, :]]):
-        return IndependentNoise(blocks, [group.diagonal_blocks(matrix) for group in blocks.groups], agents)
-    return JointNoise(blocks, matrix)
 
 
 def _label(names: Sequence[str], group: Group, place: int) -> str:

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
-from veilnet.agent.rounding import as_rounded
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, as_rounded, mechanisms
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.recheck.dither import as_dithered, wrongly_dithered

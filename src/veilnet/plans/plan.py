@@ -14,8 +14,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet.agent.dither import counting_dither, with_more_dither
-from veilnet.agent.mechanisms import mechanisms
-from veilnet.agent.rounding import as_rounded
+from veilnet.agent.mechanisms import as_rounded, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import Outlook, outlook, privacy

@@ -18,8 +18,7 @@ from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer_stacks import SanitizerStack
-from veilnet.bounds.information import message_covariance, own_covariances
-from veilnet.bounds.knowledge import Outlook
+from veilnet.bounds.knowledge import Outlook, message_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import message_model

@@ -29,10 +29,8 @@ from scipy.special import ndtr
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
-from veilnet.agent.rounding import as_rounded
-from veilnet.bounds.information import message_covariance, own_covariances
-from veilnet.bounds.knowledge import knowledge
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, as_rounded, mechanisms
+from veilnet.bounds.knowledge import knowledge, message_covariance, own_covariances
 from veilnet.centre.messages import centre_model
 from veilnet.model.network import Network
 

@@ -20,8 +20,7 @@ import numpy as np
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms, mechanisms
-from veilnet.agent.rounding import as_rounded
+from veilnet.agent.mechanisms import Mechanisms, as_rounded, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import detectability
 from veilnet.centre.models import Messages, messages_of, same_messages

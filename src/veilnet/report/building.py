@@ -43,8 +43,7 @@ from veilnet.report.symbols_section import (
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import headline, names_of
 from veilnet.symbols.plan import SymbolPlan
-from veilnet.verdict.exact_test import check
-from veilnet.verdict.verdict import Verdict
+from veilnet.verdict.exact_test import Verdict, check
 
 _POINTS, _STREAM_POINTS = 8, 5  # a point of a large stream costs three seconds
 _SECONDS = 60.0

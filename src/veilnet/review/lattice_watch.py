@@ -78,7 +78,13 @@ class LatticeWatch:
         self._rows = []
         steps = np.array([step_of(column) for column in seen.T])
         if self._stated is None:
-            return _unstated([f"{n} ({s:.3g})" for n, s in zip(self._names, steps, strict=True) if s > 0])
+            shown = [f"{n} ({s:.3g})" for n, s in zip(self._names, steps, strict=True) if s > 0]
+            if not shown:
+                return ""
+            return (
+                f"readings move in steps, but the plan states no resolution: {join_names(shown)}; exact numbers "
+                "protect only continuous readings: state it in the network and design again"
+            )
         ratio = self._stated / np.where(steps > 0, steps, 1.0)
         covered = (steps == 0) | ((ratio > 0.5) & (np.abs(ratio - np.rint(ratio)) < _WHOLE))
         parts = steps / np.where(self._stated > 0, self._stated, np.inf)
@@ -95,12 +101,3 @@ class LatticeWatch:
             f"readings do not have the resolution that the plan states: {join_names(wrong)}; what is withheld can be "
             "computed from what is sent: state it in the network and design again"
         )
-
-
-def _unstated(shown: list[str]) -> str:
-    if not shown:
-        return ""
-    return (
-        f"readings move in steps, but the plan states no resolution: {join_names(shown)}; exact numbers protect only "
-        "continuous readings: state it in the network and design again"
-    )

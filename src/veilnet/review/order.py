@@ -177,14 +177,20 @@ def _less_careful(
             further.append(names[place])  # used or not: where one reading is missing, so is the whole row
             continue
         then = before[place]
-        if used[k] and _dithers_less(new, k, agreed, then):
+        # By less in width or in variance: two draws can be as wide as one.
+        moved, before_it = ((e.dither_width[p], e.dither_variance[p]) for e, p in ((new, k), (agreed, then)))
+        if used[k] and (moved[0] < before_it[0] or moved[1] < before_it[1]):
             finer.append(names[place])
         (low, high), (lowest, highest) = (
             (e[0][p], e[1][p]) for e, p in ((new.edges, k), (agreed.edges, then))
         )
         if low < lowest or high > highest:
             wider.append(names[place])
-        elif (low, high) != (lowest, highest) or _reaches_less(new, k, agreed, then):
+        elif (
+            (low, high) != (lowest, highest)
+            or new.reach[0][k] > agreed.reach[0][then]
+            or new.reach[1][k] < agreed.reach[1][then]
+        ):
             narrower.append(names[place])
     found = []
     if finer:
@@ -217,17 +223,3 @@ def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
         f"a reading could be sent every {duration_in_words(new.step)}, "
         f"where it was every {duration_in_words(agreed.step)} at most"
     ]
-
-
-def _dithers_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
-    """Whether a reading would be moved by less, in width or in variance: two draws can be as wide as one."""
-    return bool(
-        new.dither_width[place] < agreed.dither_width[then]
-        or new.dither_variance[place] < agreed.dither_variance[then]
-    )
-
-
-def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
-    """Whether a reading would count as a limit that it did not reach before."""
-    (low, high), (lowest, highest) = new.reach, agreed.reach
-    return bool(low[place] > lowest[then] or high[place] < highest[then])

@@ -50,8 +50,11 @@ def packed(
         floor = max(noise, float(np.abs(row) @ (sanitizer.dither_width / 2.0)))
         legible = sizes > np.maximum(np.maximum(4 * floor, LEGIBLE * top), slack * scale)
         small = np.flatnonzero(legible & (sizes * PACKED <= top))
-        if not small.size or (fades and not _gap(sizes[legible], sizes[small])):
+        if not small.size:
             continue
+        above = sizes[legible & (sizes > np.max(sizes[small]))]
+        if fades and np.min(above) < PACKED * np.max(sizes[small]):
+            continue  # something stands in the digits above the small ones
         place = int(np.argmax(sizes))
         high, low = names[place], join_names([names[int(k)] for k in small])
         if (high, low) in named:
@@ -70,12 +73,6 @@ def packed(
             f"low ones{doubt}: where readings have a resolution, both can be read off it"
         )
     return alarms, notes
-
-
-def _gap(legible: Array, small: Array) -> bool:
-    """Whether nothing stands in the digits above the small ones."""
-    largest = float(np.max(small))
-    return bool(np.min(legible[legible > largest]) >= PACKED * largest)
 
 
 def _unrelated(row: Array, high: Integers, scale: Array, steps: Array, tolerance: float) -> int:

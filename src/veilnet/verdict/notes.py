@@ -122,9 +122,10 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     """
     notes = []
     if np.any(network.draws):
+        cost = float(np.sqrt(1 + dither_cost(network))) - 1
         notes.append(
             "Combined readings are dithered by one or two steps (included; costs "
-            f"{_percent(float(np.sqrt(1 + dither_cost(network))) - 1)} of the public standard error)."
+            f"{f'{100 * cost:.2g} %' if cost >= 1e-4 else 'less than 0.01 %'} of the public standard error)."
         )
     coarse = np.flatnonzero(
         network.steps > _COARSE * np.sqrt(network.undithered_noise.variances()) * (1 + 1e-9)
@@ -163,7 +164,3 @@ def _public_error(network: Network) -> Array:
 
 def _squares(upper: Array, rows: Array) -> float:
     return float(np.sum(solve_upper(upper, rows.T, transposed=True) ** 2))
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part >= 1e-4 else "less than 0.01 %"

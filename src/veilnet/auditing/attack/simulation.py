@@ -12,8 +12,7 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.variants import prior_mean
-from veilnet.bounds.information import message_covariance, own_covariances
-from veilnet.bounds.knowledge import Knowledge, least_sharpness
+from veilnet.bounds.knowledge import Knowledge, least_sharpness, message_covariance, own_covariances
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.model.noise import NoiseModel

@@ -28,8 +28,7 @@ from veilnet.auditing.row import Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.variants import changed
 from veilnet.auditing.worlds import world_of
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
+from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor, message_factor
 from veilnet.model.network import Network
 from veilnet.model.readings import dither_variance
 

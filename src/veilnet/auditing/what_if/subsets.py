@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import own_covariances
+from veilnet.bounds.knowledge import own_covariances
 from veilnet.model.network import Network
 
 MOST_SETS = 20_000

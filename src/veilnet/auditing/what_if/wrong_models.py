@@ -29,8 +29,7 @@ from veilnet.auditing.streams.world import WindowCentre, long_enough
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
 from veilnet.auditing.world import EstimatedRows
 from veilnet.auditing.worlds import world_of
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import knowledge_of_factor
+from veilnet.bounds.knowledge import knowledge_of_factor, message_factor
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network, Prior
