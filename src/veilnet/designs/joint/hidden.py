@@ -83,34 +83,38 @@ def directions_worth_hiding(
     Columns of ``blind`` span what the public rows do not see; rows of ``trials`` are where to begin, in
     that basis: from the better half of them.
     """
-    found = []
-    merits = [problem.merit(objective(hiding(objective, blind @ trial)))[0] for trial in trials]
-    for trial in trials[np.argsort(merits, kind="stable")[: -(-len(trials) // 2)]]:
-        settled = settle(objective, problem, blind, trial)
-        found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
+
+    def merit(trial: Array) -> float:
+        return problem.merit(objective(hiding(objective, blind @ trial)))[0]
+
+    better = sorted(trials, key=merit)[: -(-len(trials) // 2)]
     distinct: list[Array] = []
-    for _, candidate in sorted(found, key=lambda pair: pair[0]):
+    for candidate in sorted(
+        (_settled(objective, blind, trial, problem=problem) for trial in better), key=merit
+    ):
         if all(abs(float(candidate @ other)) < SETTINGS.same_direction for other in distinct):
             distinct.append(candidate)
     return [blind @ candidate for candidate in distinct]
 
 
-def settle(
+def _settled(
     objective: JointObjective,
-    problem: LeastLoss,
     span: Array,
     start: Array,
-    fixed: Array | None = None,
     *,
-    steps: int = SETTINGS.direction_steps,
-    tolerance: float = SETTINGS.direction_tolerance,
+    fixed: Array | None = None,
+    problem: LeastLoss | None = None,
 ) -> Array:
     """C, (d,) or (d, k), that locally minimises the merit of hiding V = fixed + span C, by the quasi-Newton method.
-    Its length is 1 where nothing is fixed.
+    Its length is 1 where nothing is fixed. Without a problem the loss alone is minimised, and closely.
 
     X = I - M M^+ with M = H V, so that dX is -(X dM M^+) and its transpose.
     """
     base = 0.0 if fixed is None else fixed
+    how = (SETTINGS.direction_steps, SETTINGS.direction_tolerance)
+    if problem is None:
+        problem = LeastLoss(np.zeros(objective.targets))
+        how = (SETTINGS.hiding_steps, SETTINGS.hiding_tolerance)
 
     def merit(flat: Array) -> tuple[float, Array]:
         directions = base + span @ flat.reshape(start.shape)
@@ -130,7 +134,7 @@ def settle(
     begin = np.asarray(start, dtype=np.float64).reshape(-1)
     if fixed is None:
         begin = begin / np.linalg.norm(begin)
-    found, _, _ = minimize(merit, begin, Curvature(begin.size), steps, tolerance)
+    found, _, _ = minimize(merit, begin, Curvature(begin.size), *how)
     if fixed is None:  # the length of a direction says nothing, and what has none is no direction
         found = found / length if 0 < (length := float(np.linalg.norm(found))) < np.inf else begin
     return min((begin, found), key=lambda flat: merit(flat)[0]).reshape(start.shape)
@@ -143,6 +147,10 @@ class _Candidate:
     directions: Array
     loss: float
     basis: Array
+
+    @classmethod
+    def of(cls, objective: JointObjective, directions: Array, basis: Array) -> _Candidate:
+        return cls(directions, objective(hiding(objective, directions)).loss, basis)
 
 
 def hiding_directions(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Array]:
@@ -164,11 +172,10 @@ def hiding_directions(form: StandardForm, protect: Booleans, seed: int = 0) -> l
 def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: int) -> list[_Candidate]:
     """Single directions, cheapest first: the best of each subspace, optimised where that can pay."""
     rng = np.random.default_rng(seed)
-    problem = LeastLoss(np.zeros(len(form.private)))  # the loss alone
 
     def candidate(basis: Array, coordinates: Array) -> _Candidate:
         direction = basis @ (coordinates / np.linalg.norm(coordinates))
-        return _Candidate(direction[:, None], objective(hiding(objective, direction)).loss, basis)
+        return _Candidate.of(objective, direction[:, None], basis)
 
     tried = []
     for basis in _subspaces(form, blind):
@@ -177,17 +184,7 @@ def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: i
         tried += [candidate(basis, trial) for trial in (trials if size > 1 else trials[:1])]
     tried.sort(key=lambda each: each.loss)
     settled = [
-        candidate(
-            each.basis,
-            settle(
-                objective,
-                problem,
-                each.basis,
-                each.basis.T @ each.directions[:, 0],
-                steps=SETTINGS.hiding_steps,
-                tolerance=SETTINGS.hiding_tolerance,
-            ),
-        )
+        candidate(each.basis, _settled(objective, each.basis, each.basis.T @ each.directions[:, 0]))
         for each in [each for each in tried if each.basis.shape[1] > 1][: SETTINGS.hiding_settled]
     ]
     return sorted([*tried, *settled], key=lambda each: each.loss)
@@ -224,8 +221,7 @@ def _covering(objective: JointObjective, wanted: list[Array], found: list[_Candi
         for some in combinations(leading[: SETTINGS.hiding_settled], count):
             together = np.concatenate([each.directions for each in some], axis=1)
             if _moves_all(wanted, together):
-                loss = objective(hiding(objective, together)).loss
-                covering.append(_Candidate(together, loss, some[0].basis))
+                covering.append(_Candidate.of(objective, together, some[0].basis))
     return covering
 
 
@@ -242,7 +238,7 @@ def _tilted(objective: JointObjective, wanted: list[Array], each: _Candidate) ->
     direction = direction / np.linalg.norm(direction)
     if not _moves_all(wanted, direction[:, None]):
         return None
-    return _Candidate(direction[:, None], objective(hiding(objective, direction)).loss, each.basis)
+    return _Candidate.of(objective, direction[:, None], each.basis)
 
 
 def _moves_all(wanted: list[Array], directions: Array) -> bool:
@@ -260,10 +256,9 @@ def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[
     objective = JointObjective(form)
     if free.shape[1] == 0:
         return [hiding(objective, known / np.linalg.norm(known, axis=0))]
-    found = [
-        _settled(objective, known, free, start) for start in _beginnings(form, objective, known, free, seed)
-    ]
-    return sorted(found, key=lambda shrink: objective(shrink).loss)
+    starts = _beginnings(form, objective, known, free, seed)
+    best = (known + free @ _settled(objective, free, start, fixed=known) for start in starts)
+    return sorted((hiding(objective, each) for each in best), key=lambda shrink: objective(shrink).loss)
 
 
 def _beginnings(
@@ -292,17 +287,6 @@ def _beginnings(
     return [starts[place] for place in np.argsort(losses)[: SETTINGS.hiding_settled]]
 
 
-def _settled(objective: JointObjective, known: Array, free: Array, start: Array) -> list[Array]:
-    """A local minimum of the loss over n."""
-    alone = LeastLoss(np.zeros(objective.targets))
-    best = settle(
-        *(objective, alone, free, start, known),
-        steps=SETTINGS.hiding_steps,
-        tolerance=SETTINGS.hiding_tolerance,
-    )
-    return hiding(objective, known + free @ best)
-
-
 def both(one: list[Array], other: list[Array]) -> list[Array]:
     """Projectors onto what both projectors leave."""
     made = []
@@ -329,11 +313,8 @@ def restricted_to(form: StandardForm, faces: list[Array]) -> StandardForm:
 
     J̃ = J0 + (ΠH)'Y(I + ΠEΠY)^-1 ΠH, so H and E are projected; ``withheld`` keeps what is lost for good.
     """
-    observe = np.zeros(form.observe.shape)
-    for group, face in zip(form.blocks.groups, faces, strict=True):
-        group.put(observe, face @ group.take(form.observe))
+    observe = weighted = _projected(form, faces, form.observe)
     coupling = None
-    weighted = observe
     if form.coupling is not None:
         half = _projected(form, faces, form.coupling)
         coupling = _projected(form, faces, np.ascontiguousarray(half.T))
