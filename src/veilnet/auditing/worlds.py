@@ -14,8 +14,7 @@ from veilnet.auditing.statistics import SquareSum
 from veilnet.auditing.streams.world import StreamTrial, StreamWorld
 from veilnet.auditing.what_if.variants import simulated
 from veilnet.auditing.world import EstimatedRows, Growth, KnownWorld, Sanitizers, Streams, asked_now
-from veilnet.bounds.knowledge import message_factor
-from veilnet.bounds.knowledge import Knowledge, bits_revealed, knowledge, knowledge_of_factor
+from veilnet.bounds.knowledge import Knowledge, bits_revealed, knowledge, knowledge_of_factor, message_factor
 from veilnet.model.network import Network
 
 
