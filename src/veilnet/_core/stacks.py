@@ -59,7 +59,7 @@ def raw_triangle(observe: Array, roots: Array) -> Array:
     observe: H_i, (S, n, L).
     roots:   lower triangular L_i with L_i L_i' = R_i, (S, n, n).
     """
-    return _told(lambda observe, roots: solve_lower_batch(roots, observe), observe, roots)
+    return _joined_rows(lambda observe, roots: solve_lower_batch(roots, observe), observe, roots)
 
 
 def sent_triangle(observe: Array, roots: Array, compression: Array, variances: Array | None = None) -> Array:
@@ -71,10 +71,10 @@ def sent_triangle(observe: Array, roots: Array, compression: Array, variances: A
     """
     if compression.shape[1] == 0:
         return np.zeros((observe.shape[2], observe.shape[2]))
-    return _told(sent_rows, observe, roots, compression, variances)
+    return _joined_rows(sent_rows, observe, roots, compression, variances)
 
 
-def _told(rows: Callable[..., Array], *stacks: Array | None) -> Array:
+def _joined_rows(rows: Callable[..., Array], *stacks: Array | None) -> Array:
     """T of the rows, (count, k, L), that are made of stacks of agents, some at a time."""
     count, size, length = next(each.shape for each in stacks if each is not None)
     made = (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from veilnet.cli.story import Story, StoryLine
     from veilnet.plans.plan import Plan
-    from veilnet.verdict.exact_test import Verdict
+    from veilnet.verdict.verdict import Verdict
 
 _ROWS = 4000
 _SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour

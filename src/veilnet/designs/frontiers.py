@@ -72,7 +72,11 @@ class Point:
 
     @classmethod
     def of(cls, asked: float, plan: Plan | None, *, borrowed: bool = False) -> Point:
-        """What a plan reaches; None where there is no plan."""
+        """What a plan reaches.
+
+        asked, borrowed: as above.
+        plan: None where there is none.
+        """
         if plan is None:
             return cls(asked, float("nan"), {}, "infeasible", None)
         return cls(asked, plan.utility, dict(plan.privacy), plan.method, plan, borrowed)

@@ -17,7 +17,7 @@ from veilnet.report.known_section import error_cards, gaps_note
 from veilnet.report.page import fragment
 from veilnet.report.verdict_section import verdict_table
 from veilnet.report.words import headline, names_of
-from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.verdict import Verdict
 
 _MOST_ROWS = 10
 _MOST_COLUMNS = 8

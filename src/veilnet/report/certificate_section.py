@@ -9,7 +9,7 @@ from veilnet.plans.in_words import finding_in_words, growth_in_words, quality
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import names_of
-from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.verdict import Verdict
 
 _PROMISES = "Promises, and what was found: a variance is the square of an error"
 _MEASURES = (

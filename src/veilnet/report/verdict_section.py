@@ -7,7 +7,7 @@ import numpy as np
 from veilnet._core.words import join_names
 from veilnet.report.html import Html, join, paragraph, shown, table
 from veilnet.report.words import fold
-from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.verdict import Verdict
 
 _MOST_ROWS = 40
 

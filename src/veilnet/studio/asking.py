@@ -16,7 +16,7 @@ from veilnet.designs.questions import Times, Worst
 from veilnet.designs.secrets import Auc
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.verdict import Verdict
 
 _PRIVATE = "private parameter"
 

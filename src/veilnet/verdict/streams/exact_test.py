@@ -22,9 +22,9 @@ from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
 from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
-from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
+from veilnet.verdict.verdict import Verdict
 
 # A ceiling this near its limit, relative, reaches it: two steady states agree to about a tenth of it.
 _SHORTFALL = 1e-9
