@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,26 +41,21 @@ def partial_sum(fusion: Fusion, messages: Mapping[str, Array]) -> PartialSum:
 
     fusion:   of a plan for single rows with independent noise. messages: agent -> its message, (M_i,), each once.
     """
-    model = _model_of(fusion)
+    model, places = _model_of(fusion)
     length = model.observe.shape[1]
     information, vector = np.zeros((length, length)), np.zeros(length)
-    places = {agent: place for place, agent in enumerate(model.agents)}
     for agent, message in messages.items():
         if agent not in places:
             raise InvalidRequest(f"messages: expected agents of the plan, found {agent!r}; leave it out")
-        block = model.blocks.rows(places[agent])
-        rows = np.arange(model.blocks.total)[block]
-        values = np.asarray(message, dtype=float)
-        if values.shape != rows.shape or not np.isfinite(values).all():
+        rows = model.blocks.rows(places[agent])
+        values, observed = np.asarray(message, dtype=float), model.observe[rows]
+        if values.shape != observed.shape[:1] or not np.isfinite(values).all():
             raise InvalidRequest(
-                f"messages[{agent!r}]: expected {len(rows)} finite numbers, found {values.tolist()!r}; an agent that "
-                "missed its reading is left out"
+                f"messages[{agent!r}]: expected {len(observed)} finite numbers, found {values.tolist()!r}; an agent "
+                "that missed its reading is left out"
             )
-        observed = model.observe[rows]
         information += observed.T @ observed
-        vector += model.whiten.applied(np.ascontiguousarray(observed.T), rows) @ (
-            values - model.expected[rows]
-        )
+        vector += observed.T @ (model.whiten[places[agent]] @ (values - model.expected[rows]))
     return PartialSum(information, vector, len(messages))
 
 
@@ -69,7 +65,7 @@ def estimate_from(fusion: Fusion, total: PartialSum) -> tuple[Array, Array]:
     The same as :meth:`veilnet.Fusion.estimate` without a gate, but for rounding. InvalidRequest where the agents in
     it do not determine all of x, which only the messages themselves can say more about.
     """
-    model = _model_of(fusion)
+    model, _ = _model_of(fusion)
     information = model.prior.T @ model.prior + total.information
     sharpness, directions = np.linalg.eigh(information)
     if sharpness[0] <= model.least_sharpness**2 or not sharpness[0] > 0:
@@ -81,14 +77,16 @@ def estimate_from(fusion: Fusion, total: PartialSum) -> tuple[Array, Array]:
     return model.public_expected + model.public @ x, half @ half.T
 
 
-def _model_of(fusion: Fusion) -> CentreModel:
+@lru_cache(maxsize=4)
+def _model_of(fusion: Fusion) -> tuple[CentreModel, dict[str, int]]:
+    """What is known of messages, and agent -> its place: the first time, however many messages there are."""
     model = fusion.model
     if not isinstance(model, CentreModel) or model.correlation is not None or model.sums:
         raise InvalidRequest(
             "fusion: expected one of single rows with independent noise, found streams, correlated noise or sums; "
             "their messages cannot be added up agent by agent"
         )
-    return model
+    return model, {agent: place for place, agent in enumerate(model.agents)}
 
 
 __all__ = ["PartialSum", "estimate_from", "partial_sum"]
