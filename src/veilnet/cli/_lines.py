@@ -29,7 +29,7 @@ _WARNINGS = (
     "no connection", "the connection to the broker ended", "the broker refuses", "the broker does not", "refused",
     "kept and did not use", "no agent has been heard", "the store could not be written",
     "the standby does not answer",
-    "waits for the centre", "was replaced, and is not taken up", "promise", "has no seal here", "earlier veilnet",
+    "waits for the centre", "was replaced, and is not taken up", "promise", "has no seal here",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json as json_module
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -187,13 +187,15 @@ class _Service:
         """Wait until this centre is the one, and be it; where its store cannot be written, wait until it can."""
         from veilnet._core.errors import Unwritable
 
+        epoch_in = self._centre.epochs.epoch_in
+        again = None if backfill is None else [epoch_in(each, "--backfill") for each in backfill]
         stop = stop_signal()
         # A standby answers too, and one whose disk is full.
-        place = metrics if backfill is None else None
+        place = metrics if again is None else None
         with answering(place, self._families, lambda: self._centre.quiet, _say):
             while True:
                 try:
-                    return self._serve(stop, address, backfill, take_over=take_over)
+                    return self._serve(stop, address, again, take_over=take_over)
                 except Unwritable as error:
                     _say(
                         f"{error}. Make room: it goes on by itself, and agents keep what was not acknowledged"
@@ -209,7 +211,7 @@ class _Service:
                 self._centre.take_up(self._taken_up, self._file.path)
 
     def _serve(
-        self, stop: threading.Event, address: Address, backfill: list[str] | None, *, take_over: bool
+        self, stop: threading.Event, address: Address, again: list[int] | None, *, take_over: bool
     ) -> int:
         from veilnet.live.lease import lease_seconds
         from veilnet.live.receiving import Receiver
@@ -231,12 +233,28 @@ class _Service:
             self._centre, self._seals, self._topics, self._credentials, address, say=_say, estimated=self.shown,
             idle=self.look_around, neighbours=self._neighbours, expected=expected,
         )  # fmt: skip
-        if backfill is None:
-            self.run(receiver, self._centre.unsaid(standby.unsaid, standby.published), stop)
-        else:
-            epochs = (self._centre.epochs.epoch_in(each, "--backfill") for each in backfill)
-            self.run_back(receiver, stop, *epochs)
+        self._connection = receiver
+        if again is None:
+            self._receiver = receiver
+            self._publish(receiver, self._centre.unsaid(standby.unsaid, standby.published))
+            receiver.run(stop.is_set)
+            self._refusals.tell()
+            return 0
+        first, last = again
+        count = self._publish(receiver, self._centre.kept(first, last))
+        receiver.run(lambda: stop.is_set() or receiver.has_said_all)
+        left = len(receiver.estimates)
+        _say(f"published {count - left} of {count} estimates of epochs {first} to {last} as history")
         return 0
+
+    def _publish(self, receiver: Receiver, made: Iterable[Estimated]) -> int:
+        """Publish estimates that were made before; how many there are."""
+        from veilnet.live.showing import as_table
+
+        tables = [as_table(each, self._centre.epochs, delayed=True) for each in made]
+        for each in tables:
+            receiver.estimates.add(each)
+        return len(tables)
 
     def take_up(self, content: bytes, signed: Statement | None) -> bool:
         """Whether this plan was not the one that counts already; its agents' seals are read."""
@@ -288,19 +306,6 @@ class _Service:
         if not self._store.forget_before(time.time() - 86400.0 * self._keep_days):
             self._forgot = time.monotonic() + 3600.0
 
-    def run(self, receiver: Receiver, unsaid: Sequence[Estimated], ended: threading.Event) -> None:
-        """Receive until a signal ends it.
-
-        unsaid: estimates that were made before, and not published.
-        """
-        from veilnet.live.showing import as_table
-
-        self._connection = self._receiver = receiver
-        for each in unsaid:
-            receiver.estimates.add(as_table(each, self._centre.epochs, delayed=True))
-        receiver.run(ended.is_set)
-        self._refusals.tell()
-
     def _families(self) -> Families:
         """What there is to say of this centre in numbers."""
         from veilnet.live.metrics import of_centre, of_service
@@ -314,18 +319,6 @@ class _Service:
         plan = None if self._signed is None else self._signed.until()
         common = of_service(self._store.path, connected, self._credentials.expires(), plan, status.made)
         return [*common, *of_centre(status, lag, receiver is not None and receiver.leads)]
-
-    def run_back(self, receiver: Receiver, signalled: threading.Event, first: int, last: int) -> None:
-        """Publish the estimates of these epochs as history, and end when the broker has them."""
-        from veilnet.live.showing import as_table
-
-        count = 0
-        for each in self._centre.kept(first, last):
-            receiver.estimates.add(as_table(each, self._centre.epochs, delayed=True))
-            count += 1
-        receiver.run(lambda: signalled.is_set() or receiver.has_said_all)
-        left = len(receiver.estimates)
-        _say(f"published {count - left} of {count} estimates of epochs {first} to {last} as history")
 
 
 class _Refusals:

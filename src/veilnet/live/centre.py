@@ -17,7 +17,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
-from veilnet.live.estimating import Estimator, MadeEstimate, estimator, quorum_of
+from veilnet.live.estimating import Estimator, MadeEstimate, RowEstimator, StreamEstimator, quorum_of
 from veilnet.live.fusions import (
     AnyFusion,
     LiveEstimate,
@@ -211,7 +211,9 @@ class Centre:
         fusion = fusion_of(document, self.store.path, gate=self._gate, keep=self._keep)
         now = time.monotonic()
         made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
-        made = made or estimator(fusion, number, self.store, self._wait, now, self._quorum)
+        if made is None:
+            kind = StreamEstimator if fusion.is_stream else RowEstimator
+            made = kind(fusion, number, self.store, self._wait, now, self._quorum)
         watch, desk = None, None
         self._sent[plan[:SHORT]] = fusion.sent
         if sums_of(fusion):

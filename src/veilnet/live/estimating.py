@@ -14,7 +14,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import LONGEST_GAP
@@ -43,40 +42,6 @@ class MadeEstimate:
     plan: int
     heard: int
     estimate: LiveEstimate
-
-
-class Estimator(Protocol):
-    """What makes estimates of the messages of one plan.
-
-    least: how many agents have to tell an epoch besides, the quorum of the plan that counts: by an earlier one, of
-           fewer agents, fewer must not speak for the network.
-    """
-
-    least: int
-
-    def tell(self, message: Message, values: Array | None, now: float) -> str:
-        """Take in a message that is in the store; "far" or "late" where it can change no estimate, else nothing."""
-
-    def join(self, fusion: AnyFusion, plan: int, now: float) -> bool:
-        """Take messages of another plan too; whether that can be."""
-
-    def due(self, now: float) -> Iterator[MadeEstimate]:
-        """The estimates whose time has come."""
-
-    def next_deadline(self) -> float | None:
-        """When something is due at the latest; None where nothing is waited for."""
-
-
-def estimator(
-    fusion: AnyFusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None = None
-) -> Estimator:
-    """The estimator of a plan, as far as what the store holds.
-
-    wait: seconds from the first message of an epoch to its deadline. now: the clock that deadlines are measured by.
-    quorum: how many agents have to tell an epoch; more than half of those who send when left out.
-    """
-    kind = StreamEstimator if fusion.is_stream else RowEstimator
-    return kind(fusion, plan, store, wait, now, quorum)
 
 
 def quorum_of(fusion: AnyFusion, asked: int | None) -> int:
@@ -113,7 +78,13 @@ class _Waiting:
 
 
 class RowEstimator:
-    """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
+    """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed.
+
+    wait:   seconds from the first message of an epoch to its deadline. now: the clock that deadlines are measured by.
+    quorum: how many agents have to tell an epoch; more than half of those who send when left out.
+    least:  how many besides, the quorum of the plan that counts: by an earlier one, of fewer agents, fewer must not
+            speak for the network.
+    """
 
     least = 1
 
@@ -143,7 +114,7 @@ class RowEstimator:
         return max(self.least, quorum_of(self._fusions[plan], self._asked))
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
-        """Take in a message that is in the store."""
+        """Take in a message that is in the store; "far" or "late" where it can change no estimate, else nothing."""
         del values  # it is read from the store with the others of its epoch
         found = self._waiting.get(message.epoch)
         if found is None:
@@ -411,3 +382,6 @@ class StreamEstimator:
     _revised = False
     _reported_newest = 0  # how many reported the newest row
     _last: LiveEstimate
+
+
+Estimator = RowEstimator | StreamEstimator

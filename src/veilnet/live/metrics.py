@@ -157,6 +157,10 @@ class MetricsServer:
         class Handler(BaseHTTPRequestHandler):
             timeout = _PATIENCE
 
+            def handle(self) -> None:
+                with suppress(ConnectionError):  # who asked went away
+                    super().handle()
+
             def do_GET(self) -> None:
                 hosts = self.headers.get_all("Host", [])
                 kind = "text/plain"

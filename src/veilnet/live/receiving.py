@@ -132,6 +132,12 @@ class Receiver(Connection):
     def _greet(self) -> None:
         """Say that it is here, and that agents may send again what waits for a receipt."""
         self._greeted = True
+        if self.estimates.lost:
+            self.tell(
+                f"{self.estimates.lost} estimates found no room to wait for the broker; they are in the store alone: "
+                "center --backfill publishes them"
+            )
+            self.estimates.lost = 0
         self.estimates.repeat()
         self.publish([Publication(self._topics.status, ONLINE, retain=True)])
         self._heard = None
