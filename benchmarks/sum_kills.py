@@ -140,7 +140,8 @@ class SummedNetwork(live_kills.Network):
         bare = np.array([masked[who]["bare"] for who in survivors], dtype=np.uint64)
         values = self.terms.membership.opened(bare.sum(axis=0, dtype=np.uint64), self.grid)
         there = np.isin(np.arange(len(self.agents)), survivors)
-        if not survivors or np.append(values, there).astype("<f8").tobytes() != stored[0]:
+        flags = [] if there.all() else there
+        if not survivors or np.append(values, flags).astype("<f8").tobytes() != stored[0]:
             yield "wrong"
             return
         missing = [agent for number, agent in enumerate(self.agents) if number not in survivors]

@@ -33,9 +33,9 @@ ROOMS = tuple(house().agents)
 
 
 @cache
-def summed_plan(*groups: tuple[str, ...]) -> Plan:
+def summed_plan(*groups: tuple[str, ...], stream: bool = False) -> Plan:
     """A plan of the house in which the centre sees the sum of all rooms' messages, or of these, and nothing else."""
-    return design(house(), summed=list(map(list, groups)) or True)
+    return design(house(stream=stream), summed=list(map(list, groups)) or True)
 
 
 def room_readings(rows: int, seed: int = 0) -> dict[str, Array]:
@@ -50,8 +50,15 @@ class SummedHouse:
     something else of what a room says.
     """
 
-    def __init__(self, folder: Path, wait: float = 6.0, groups: tuple[tuple[str, ...], ...] = ()) -> None:
-        self.folder, self.plan = folder, summed_plan(*groups)
+    def __init__(
+        self,
+        folder: Path,
+        wait: float = 6.0,
+        groups: tuple[tuple[str, ...], ...] = (),
+        *,
+        stream: bool = False,
+    ) -> None:
+        self.folder, self.plan = folder, summed_plan(*groups, stream=stream)
         self.plan.save(folder / "plan")
         self.sanitizers = self.plan.members
         self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in ROOMS}

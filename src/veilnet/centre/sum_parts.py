@@ -14,10 +14,10 @@ import numpy as np
 from veilnet._core.frozen import Frozen, make_read_only
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.model.common import SharedNoise
 from veilnet.model.members import Members
 from veilnet.model.network import Network
 from veilnet.sums.handing_out import parts_of
+from veilnet.sums.merging import useful_in_part
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class SumParts(Frozen):
 
     members:   their names; ``threshold`` of them must be there, and sums are taken modulo 2^``bits``.
     grid:      the step of each of the m numbers.
-    expected:  (S, m), what each adds at the prior mean; None, with the next two, where a sum that lacks a member is
-               not used: on a stream, and where noises of members go together.
+    expected:  (S, m), what each adds at the prior mean; None, with the next two, where all must be there
+               (:func:`veilnet.sums.merging.useful_in_part`).
     observe:   (S, m, L), in the model's coordinates.
     noise:     (S, m, m), the covariance of each one's noise.
     """
@@ -68,22 +68,9 @@ def sum_parts(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str
         first = next(iter(parts.values()))
         assert first.summed is not None
         assert first.grid is not None
-        laws = () if not _apart(network, name, group) else _laws(network, name, group, parts)
+        laws = _laws(network, name, group, parts) if useful_in_part(network, name, group) else ()
         found[name] = SumParts(group.agents, group.threshold, first.summed.bits, first.grid, *laws)
     return found
-
-
-def _apart(network: Network, name: str, group: Members) -> bool:
-    """Whether the noises of a group's members are independent of one another, and of all others'."""
-    noise = network.sensor_noise
-    noise = noise.own if isinstance(noise, SharedNoise) else noise
-    if network.is_stream or not noise.independent:
-        return False
-    whole = np.array(noise.block(network.position[name]))
-    for place in range(len(group.agents)):
-        own = group.blocks.rows(place)
-        whole[own, own] = 0.0
-    return not np.any(whole)
 
 
 def _laws(network: Network, name: str, group: Members, parts: Mapping[str, Sanitizer]) -> tuple[Array, ...]:

@@ -25,6 +25,7 @@ from veilnet.agent.stream import Stream
 from veilnet.io.agent_store import AgentStore, Kept, Reserved
 from veilnet.io.outbox import SHORT, Message, Unsealed
 from veilnet.live.messages import MOST_BYTES, Seal
+from veilnet.sums.terms import NO_READING
 from veilnet.symbols.agent import SymbolAgent
 
 if TYPE_CHECKING:  # cryptography, which an agent without sums does not need
@@ -61,10 +62,11 @@ def check_runnable(sanitizer: Sanitizer | SymbolAgent, plan: str) -> None:
             f"plan: {sanitizer.agent!r} sends a symbol for each window of {sanitizer.window} rows; run it by "
             "sanitize, whose rows are numbered"
         )
-    if isinstance(sanitizer, Sanitizer) and sanitizer.summed is not None and sanitizer.memory is not None:
-        raise InvalidRequest(
-            f"plan: {sanitizer.agent!r} adds to sums of a stream, which are not run over a broker; run a plan of "
-            "single rows, or simulate this one by sanitize --summed and fuse --summed"
+    group, memory = (getattr(sanitizer, part, None) for part in ("summed", "memory"))
+    if group and memory and (memory.start is None or group.threshold < len(group.members)):
+        raise InvalidPlan(
+            f"plan: {sanitizer.agent!r} adds to sums of a stream; expected that all members have to be there, and "
+            "memories that are drawn where they begin anew, found others; design the plan again"
         )
     if 8 * sanitizer.sent + 1024 > MOST_BYTES:
         raise InvalidPlan(f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes")
@@ -95,6 +97,7 @@ class LiveAgent:
         self.store = store
         self.sent = 0
         self.resumed = store.last_epoch
+        self._since = 0  # of a memory in a sum: the first epoch that entered since it began
         self._seal = seal
         self._noise = SystemNoise() if noise is None else noise
         self.take_up(sanitizer, plan)
@@ -117,7 +120,10 @@ class LiveAgent:
                     "plan: its messages are added up with those of others; start the agent anew with it"
                 )
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
-        self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
+        in_sums = self._rounds is not None and sanitizer.order > 0
+        self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order + in_sums)
+        if in_sums and state is not None:
+            state, self._since = state[:-1], int(state[-1])
         self._stream: Stream | None = None
         if isinstance(sanitizer, Sanitizer):
             # Also where nothing is remembered: a sanitizer without a grid is refused before anything is written.
@@ -128,6 +134,10 @@ class LiveAgent:
     def remembers(self) -> int:
         """The last epoch that entered the memory; 0 where it is as it was at its beginning."""
         return self._after if self.sanitizer.order else 0
+
+    def since(self, epoch: int) -> int:
+        """From which epoch on the memory has all readings, where that of an epoch enters it next."""
+        return self._since if self._after and epoch == self._after + 1 else epoch
 
     def recover(self) -> list[int]:
         """Say of every epoch that an earlier run reserved, and kept nothing for, that it was missed; these epochs."""
@@ -251,6 +261,14 @@ class _Contribution:
         self._reserved: Reserved | None = None
         self.why = ""
 
+    def since(self, epoch: int) -> int:
+        """From which epoch on the agent's memory has all readings, this one included; 0 where it has no memory."""
+        sanitizer = self._agent.sanitizer
+        if not isinstance(sanitizer, Sanitizer) or not sanitizer.order:
+            return 0
+        readable = sanitizer.recipe.examine(self._reading[None])[1][0]
+        return self._agent.since(epoch) if readable else NO_READING
+
     def begin(self, epoch: int) -> None:
         """The epoch is taken, on the disk."""
         agent = self._agent
@@ -265,7 +283,10 @@ class _Contribution:
         assert isinstance(sanitizer, Sanitizer)
         assert sanitizer.summed is not None
         assert sanitizer.grid is not None
-        values, reasons = self._agent._drawn([self._reserved.epoch], self._reading[None])
+        epoch = self._reserved.epoch
+        since = self._agent.since(epoch)
+        values, reasons = self._agent._drawn([epoch], self._reading[None])
+        self._agent._since = epoch + 1 if reasons else since
         self.why = reasons.get(0, "")
         return (
             None if reasons else sanitizer.summed.residues(sanitizer.summed.whole(values[0], sanitizer.grid))
@@ -274,9 +295,10 @@ class _Contribution:
     def keep(self, payload: bytes, *, released: bool = True) -> None:
         """What leaves is on the disk; it leaves in its round or never, so nothing of it waits in the outbox."""
         assert self._reserved is not None
-        self._agent.store.keep(
-            self._agent.plan, [Kept(self._reserved, payload, released=released, waits=False)]
-        )
+        agent, kept = self._agent, Kept(self._reserved, payload, released=released, waits=False)
+        stream = agent._stream if released else None
+        memory = None if stream is None else np.append(stream.state, agent._since)
+        agent.store.keep(agent.plan, [kept], agent.sanitizer.memory_key, memory)
         self._reserved = None
 
     def end(self) -> None:

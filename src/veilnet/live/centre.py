@@ -14,6 +14,7 @@ from pathlib import Path
 
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet._core.types import Array
 from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
@@ -173,8 +174,6 @@ class Centre:
             raise InvalidPlan(
                 f"{path}: expected the centre's file of a saved plan, found one without a plan's id"
             )
-        if sums_of(fusion) and fusion.is_stream:
-            raise InvalidPlan(f"{path}: sums of a stream are not run over a broker; simulate them with fuse")
         senders = sum(size > 0 for size in fusion.sent.values())
         if self._quorum is not None and not 1 <= self._quorum <= senders:
             raise InvalidRequest(
@@ -304,16 +303,26 @@ class Centre:
         taken.ended = plan.desk.finished()
         for each in taken.ended:
             for group, values in each.sums.items():
-                content, epoch = values.astype("<f8").tobytes(), each.epoch
-                sent = Message(plan.plan[:SHORT], group, bytes(STORE_BYTES), epoch, epoch, values=content)
-                if self.store.add(sent, plan.number) == "new":
-                    plan.estimator.tell(sent, values, now)
+                epoch, since, told = each.epoch, each.since[group], self.store.newest.get(group, 0)
+                if told and since > 1:  # members' memories began anew then: the row before was missed
+                    self._add_sum(plan, group, since - 1, None, min(told, since - 2), now)
+                begins = since == epoch and not told
+                self._add_sum(plan, group, epoch, values, 0 if begins else epoch - 1, now)
         seals = dict(self._members.values())
         taken.rounds = [
             (agent, seals[agent].round(written_message(message), by_agent=False))
             for agent, message in plan.desk.outgoing()
             if agent in seals
         ]
+
+    def _add_sum(
+        self, plan: _Plan, group: str, epoch: int, values: Array | None, after: int, now: float
+    ) -> None:
+        """Keep a sum as the message of its group, None for a row that was missed."""
+        numbers = None if values is None else values.astype("<f8").tobytes()
+        sent = Message(plan.plan[:SHORT], group, bytes(STORE_BYTES), epoch, epoch, after, values=numbers)
+        if self.store.add(sent, plan.number) == "new":
+            plan.estimator.tell(sent, values, now)
 
     def _estimates(self, now: float, clock: float) -> list[Estimated]:
         names = {each.number: each.plan for each in self._plans.values()}

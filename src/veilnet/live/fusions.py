@@ -141,14 +141,14 @@ def sums_of(fusion: AnyFusion) -> Mapping[str, SumParts]:
 
 
 def estimated(fusion: AnyFusion, sent: Mapping[str, Array]) -> LiveEstimate:
-    """The estimate of an epoch from what was sent; a sum has flags of its members behind its numbers."""
+    """The estimate of an epoch from what was sent; a sum that lacks members has flags of them behind its numbers."""
     sums = sums_of(fusion)
     if isinstance(fusion, SymbolFusion) or not sums:
         return fusion.estimate(sent)
     numbers, missing = dict(sent), list[str]()
     for group, parts in sums.items():
-        there = np.zeros(len(parts.members))
-        if group in sent:
+        there = np.full(len(parts.members), group in sent)
+        if group in sent and len(sent[group]) > len(parts.grid):
             numbers[group], there = np.split(sent[group], [len(parts.grid)])
         missing += [member for member, flag in zip(parts.members, there, strict=True) if not flag]
     return fusion.estimate(numbers, missing=missing)

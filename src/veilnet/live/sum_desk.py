@@ -43,7 +43,9 @@ _KEYS_AT_ONCE = 200  # in a message
 class EpochOfSums:
     """What an epoch came to.
 
-    sums:  group -> the sum of its members' messages, then for each member 1 where its own is in it, else 0.
+    sums:  group -> the sum of its members' messages; where some are missing, then for each 1 where its own is in it,
+           else 0.
+    since: group -> from which row on its members' memories have all readings, of a stream; 0 of rows.
     lying: members who revealed shares that do not fit.
     apart: members who took part and were left out, since shares between them and others do not open.
     why:   group -> why it has no sum.
@@ -51,6 +53,7 @@ class EpochOfSums:
 
     epoch: int
     sums: dict[str, Array]
+    since: dict[str, int]
     lying: tuple[str, ...]
     why: dict[str, str]
     apart: tuple[str, ...] = ()
@@ -222,7 +225,7 @@ class SumDesk:
         return [self._result(epoch, self._over.pop(epoch)) for epoch in done]
 
     def _result(self, epoch: int, found: Mapping[str, OpenedSum | str]) -> EpochOfSums:
-        sums, why, lying = {}, {}, set[str]()
+        sums, since, why, lying = {}, {}, {}, set[str]()
         for name, group in self._groups.items():
             opening = found.get(name, f"epoch {epoch}: nobody of {name!r} took part")
             if isinstance(opening, str):
@@ -234,10 +237,11 @@ class SumDesk:
                 why[name] = f"epoch {epoch}: {error}"
                 continue
             there = np.isin(group.terms.members, opening.survivors)
-            sums[name] = np.concatenate([total, there.astype(np.float64)])
+            sums[name] = total if there.all() else np.concatenate([total, there.astype(np.float64)])
+            since[name] = opening.since
             lying |= set(opening.lying)
         apart = tuple(self._apart.pop(epoch, ()))
-        return EpochOfSums(epoch, sums, tuple(sorted(lying)), why, apart)
+        return EpochOfSums(epoch, sums, since, tuple(sorted(lying)), why, apart)
 
     def next_deadline(self) -> float | None:
         """When the next round is over at the latest."""

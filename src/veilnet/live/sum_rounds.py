@@ -54,6 +54,9 @@ class Contribution(Protocol):
     def begin(self, epoch: int) -> None:
         """Put on the disk that the epoch is begun, before anything leaves; raise where it was begun before."""
 
+    def since(self, epoch: int) -> int:
+        """From which row on the agent's memory has all readings (:class:`~veilnet.sums.terms.SealedShares`)."""
+
     def residues(self) -> Words | None:
         """The whole numbers modulo 2^k to add, asked for when masks are agreed on; None for a missed reading."""
 
@@ -107,7 +110,7 @@ class SumRounds:
         self._begin = part.begin
         try:
             self._wait_for_others()
-            self._publish(self.agent.begin(epoch))
+            self._publish(self.agent.begin(epoch, part.since(epoch)))
             deadline = time.monotonic() + self._patience
             why = "its shares came too late, or reached too few"
             heard: list[FromCentre] = []

@@ -80,11 +80,7 @@ def sums_in_words(plan: Plan) -> list[str]:
             f"The centre sees only the sum of {join_names(list(group.agents))} ({name}): "
             f"{counted(first.sent, 'number')} a row of {first.summed.bits} bits each, opened when at least "
             f"{group.threshold} of {len(group.agents)} are there. "
-            + (
-                "Sums of a stream are simulated alone, which protects nothing: sanitize and fuse --summed."
-                if plan.network.is_stream
-                else "Masks hide what each member adds (veilnet agent)."
-            )
+            "Masks hide what each member adds (veilnet agent)."
         )
     if not lines:
         return []

@@ -8,7 +8,7 @@ merged network is one of the sums. Noise stays per group, as matrices of all its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ class SumGroups:
     groups:    lists of agents, or name -> agents; an agent in none of them sends its own message. All agents are one
                group when left out.
     threshold: the part of a group that must be there for its sum to be opened, more than this part: two thirds when
-               left out: two sets of survivors then have an honest agent in both, if fewer than a third collude.
+               left out: two sets of survivors then have an honest agent in both, if fewer than a third collude. On a
+               stream, and where members' noises go together, a sum that lacks somebody is of no use: all must be.
     spare:     c: where noise is added, it is enough even without that of c members of each group.
     """
 
@@ -109,7 +110,26 @@ def merged(network: Network, summed: SumGroups | None = None) -> Network:
                 f"summed: a group has at most {_MOST_READINGS} readings, found {sum(each.readings)} in {group!r}; "
                 "make smaller groups"
             )
-    return _rearranged(network, cut, order, members, _named(network, names, members))
+    found = _rearranged(network, cut, order, members, _named(network, names, members))
+    whole = {
+        group: replace(each, threshold=len(each.agents))
+        for group, each in members.items()
+        if each.threshold < len(each.agents) and not useful_in_part(found, group, each)
+    }
+    return found.replace(members=members | whole) if whole else found
+
+
+def useful_in_part(network: Network, name: str, group: Members) -> bool:
+    """Whether a sum that lacks members of a group is of use: rows alone, whose noise is each member's own."""
+    noise = network.sensor_noise
+    noise = noise.own if isinstance(noise, SharedNoise) else noise
+    if network.is_stream or not noise.independent:
+        return False
+    together = np.array(noise.block(network.position[name]))
+    for place in range(len(group.agents)):
+        own = group.blocks.rows(place)
+        together[own, own] = 0.0
+    return not np.any(together)
 
 
 def merged_like(network: Network, other: Network) -> Network:

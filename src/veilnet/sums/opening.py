@@ -19,6 +19,7 @@ from veilnet.sums.masks import KEY_BYTES, Words, reduced, summed_streams
 from veilnet.sums.rounds import TAG_BYTES, opened_secret, seeds_under
 from veilnet.sums.shamir import BYTES, PRIME, rebuilt
 from veilnet.sums.terms import (
+    NO_READING,
     Agreed,
     Confirmed,
     Objected,
@@ -52,11 +53,13 @@ class OpenedSum:
     residues:  (m,) modulo 2^k, of the messages of ``survivors``.
     survivors: names of the members whose messages are in it, in order.
     lying:     members who revealed what does not fit: their shares were left out.
+    since:     from which row on the survivors' memories have all readings, of a stream; 0 of rows.
     """
 
     residues: Words
     survivors: tuple[str, ...]
     lying: tuple[str, ...]
+    since: int
 
 
 class SumEpoch:
@@ -89,6 +92,8 @@ class SumEpoch:
         elif isinstance(message, SealedShares):
             good = len(message.sealed) == size and len(message.wrapped) == size * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
+            # of a stream all have to be there
+            good = good and (message.since == 0 or self.terms.threshold == size)
             self._keep(self.shares, number, message, good)
         elif isinstance(message, Confirmed):
             good = number in self.survivors and len(message.tags) == size
@@ -124,6 +129,14 @@ class SumEpoch:
         """Who is present, and for each its shares: those whose keys reached each other."""
         present = self._mutual()
         self._enough(present, "sent shares")
+        since = {number: self.shares[number].since for number in present}
+        earliest = min((row for row in since.values() if row != NO_READING), default=0)
+        behind = self._names(number for number, row in since.items() if row != earliest)
+        if behind:
+            raise TooFew(
+                f"epoch {self.epoch}: {join_names(behind[:8])} had no reading of it, or missed one that others have; "
+                "there is no sum, and all memories begin anew"
+            )
         self.present = frozenset(present)
         bits = self.terms.as_bits(present)
         found = {}
@@ -202,7 +215,8 @@ class SumEpoch:
         count = self.terms.numbers
         sent = np.sum([self.masked[number] for number in self.survivors], axis=0, dtype=np.uint64)
         residues = reduced(sent - summed_streams(plus, minus, count), self.terms.bits)
-        return OpenedSum(residues, self._names(self.survivors), self._names(lying))
+        since = self.shares[min(self.survivors)].since
+        return OpenedSum(residues, self._names(self.survivors), self._names(lying), since)
 
     def _key(self, number: int, held: dict[int, int]) -> tuple[bytes, tuple[int, ...]]:
         """What a member's own mask, or the lock of its pairwise ones, is made of, and whose shares do not fit."""

@@ -24,6 +24,8 @@ What has to hold, and why it does:
   values are ever under the same masks.
 - *Keys are the members' own.* A key counts if the identity in the agent's own keys signed it, for these very terms;
   it is kept for as long as the plan is. Terms with half of the members or fewer as threshold are no terms.
+- *A sum of a stream is of the same rows.* Each agent says, in the boxes that it seals, from which row on its memory
+  has all readings. One that finds another row in any of them lets the epoch pass, and its memory begins anew.
 - *What cannot be opened is not guessed.* A share that does not open, a list that is too short, an earlier epoch, a
   second answer: each is refused (:class:`~veilnet.sums.terms.SumRefused`), and the epoch is over for this agent.
 - *One who lies about its key or its shares is named, and the others go on.* Its key is left out; an agent that cannot
@@ -41,7 +43,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -78,6 +80,7 @@ from veilnet.sums.terms import (
 )
 
 TAG_BYTES = 16
+_SAID = 8  # bytes of a row's number
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class _Epoch:
 
     epoch: int
     own_seed: bytes
+    since: int
     pairs: dict[int, _Pair]
     kept: tuple[bytes, bytes]
     held: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
@@ -110,6 +114,10 @@ def opened_secret(secret: int, use: bytes) -> tuple[bytes, bytes]:
     """(key, commitment) that a shared secret is made into, ``own`` or ``lock``."""
     both = expanded(secret.to_bytes(BYTES, "little"), b"veilnet sum " + use, 2 * KEY_BYTES)
     return both[:KEY_BYTES], both[KEY_BYTES:]
+
+
+def _said(row: int) -> bytes:
+    return row.to_bytes(_SAID, "little", signed=True)
 
 
 def seeds_under(lock: bytes, seeds: bytes) -> bytes:
@@ -215,8 +223,11 @@ class SumAgent:
 
     # --- the rounds of an epoch, in order
 
-    def begin(self, epoch: int) -> SealedShares:
-        """Round 1: begin an epoch, for good; two fresh secrets, shared among those whose keys are known."""
+    def begin(self, epoch: int, since: int = 0) -> SealedShares:
+        """Round 1: begin an epoch, for good; two fresh secrets, shared among those whose keys are known.
+
+        since: see :class:`~veilnet.sums.terms.SealedShares`.
+        """
         if not self.ready:
             raise SumRefused(f"the keys of too few of the {len(self.terms.members) - 1} others are known")
         if not 0 < epoch < 2**62:
@@ -238,11 +249,12 @@ class SumAgent:
         for number, both in enumerate(shares):
             pair = pairs.get(number)
             key = b"" if pair is None else pair.up if number > self.number else pair.down
-            sealed.append(sealed_box(key, b"".join(both), self._draw) if key else b"")
+            sealed.append(sealed_box(key, b"".join(both) + _said(since), self._draw) if key else b"")
             seeds.append(bytes(KEY_BYTES) if pair is None else pair.seed)
-        self._now = _Epoch(epoch, own_key, pairs, shares[self.number])
+        self._now = _Epoch(epoch, own_key, since, pairs, shares[self.number])
         commitment = own_commitment + lock_commitment
-        return SealedShares(epoch, self.agent, sealed, seeds_under(lock_key, b"".join(seeds)), commitment)
+        wrapped = seeds_under(lock_key, b"".join(seeds))
+        return SealedShares(epoch, self.agent, since, sealed, wrapped, commitment)
 
     def _pair(self, key: bytes, epoch: int) -> _Pair:
         made = expanded(key, b"veilnet sum epoch" + epoch.to_bytes(8, "little"), 4 * KEY_BYTES)
@@ -256,21 +268,29 @@ class SumAgent:
             self._end("another list of those present came, after one was taken")
         if len(sharing.sealed) != len(self.terms.members):
             self._end("the shares are not for this group")
-        shut = set()
+        shut, elsewhere = set[int](), set[int]()
         for number in present - {self.number}:
             pair = now.pairs.get(number)
             key = None if pair is None else pair.down if number > self.number else pair.up
             shares = None if key is None else opened_box(key, sharing.sealed[number])
-            if shares is None or len(shares) != 2 * BYTES:
+            if shares is None or len(shares) != 2 * BYTES + _SAID:
                 shut.add(number)
                 continue
-            now.held[number] = shares[:BYTES], shares[BYTES:]
+            if shares[2 * BYTES :] != _said(now.since):  # of rows it is a lie, and no reason to wait for it
+                (elsewhere if now.since else shut).add(number)
+            now.held[number] = shares[:BYTES], shares[BYTES : 2 * BYTES]
         if shut:
             self._now = None
-            whose = join_names([repr(self.terms.members[number]) for number in sorted(shut)])
-            raise Unopened(f"epoch {sharing.epoch}: the shares of {whose} do not open", frozenset(shut))
+            raise Unopened(
+                f"epoch {sharing.epoch}: the shares of {self._named(shut)} do not open", frozenset(shut)
+            )
+        if elsewhere:
+            self._end(f"{self._named(elsewhere)} and this agent remember other rows, so that all begin anew")
         now.held[self.number] = now.kept
         now.present = present
+
+    def _named(self, some: Collection[int]) -> str:
+        return join_names([repr(self.terms.members[number]) for number in sorted(some)])
 
     def mask(self, epoch: int, residues: Words) -> Words:
         """A message (m,), whole numbers modulo 2^k, under this agent's masks; once in an epoch."""

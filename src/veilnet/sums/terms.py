@@ -29,6 +29,8 @@ import msgspec
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.membership import Membership
 
+NO_READING = -1
+
 MOST_MEMBERS = 500
 """All mask with all: with more members the keys of all no longer fit into one message to a broker."""
 
@@ -150,6 +152,8 @@ class Roster(_Message, frozen=True, tag="roster"):
 class SealedShares(_Message, frozen=True, tag="shares"):
     """Round 1.
 
+    since:      from which row on the agent's memory has all readings, of a stream (:data:`NO_READING` where it has
+                none of this one); 0 of rows. It is in each sealed box too.
     sealed:     for each member, in order, its two shares, sealed for it; empty for the agent itself.
     wrapped:    for each member the seed of the mask with it, under the second secret.
     commitment: to both secrets.
@@ -157,6 +161,7 @@ class SealedShares(_Message, frozen=True, tag="shares"):
 
     epoch: int
     agent: str
+    since: int
     sealed: list[bytes]
     wrapped: bytes
     commitment: bytes
