@@ -303,10 +303,10 @@ class Centre:
         taken.ended = plan.desk.finished()
         for each in taken.ended:
             for group, values in each.sums.items():
-                epoch, since, told = each.epoch, each.since[group], self.store.newest.get(group, 0)
-                if told and since > 1:  # members' memories began anew then: the row before was missed
-                    self._add_sum(plan, group, since - 1, None, min(told, since - 2), now)
-                begins = since == epoch and not told
+                epoch, since, newest = each.epoch, each.since[group], self.store.newest.get(group, 0)
+                if newest and since > 1:  # members' memories began anew then: the row before was missed
+                    self._add_sum(plan, group, since - 1, None, min(newest, since - 2), now)
+                begins = since == epoch and not newest
                 self._add_sum(plan, group, epoch, values, 0 if begins else epoch - 1, now)
         seals = dict(self._members.values())
         taken.rounds = [
