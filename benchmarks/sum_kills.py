@@ -1,6 +1,6 @@
 """The walk of :mod:`live_kills` over a plan of sums: four rooms, of whom three are enough, and a centre.
 
-    python benchmarks/sum_kills.py [--kills 200] [--seed 0] [--json]
+    python benchmarks/sum_kills.py [--kills 200] [--seed 0] [--json] [--stream]
 
 Rooms write down, for this benchmark alone, what they mask, under which seeds, and of whom they reveal which shares.
 That is more than the centre and the broker see. After each round it is compared with the stores:
@@ -11,13 +11,17 @@ That is more than the centre and the broker see. After each round it is compared
     lost      enough rooms revealed their shares while centre and broker ran, and there is no sum
     redrawn, chain, estimate, stuck: as there
 
-An epoch in which too few came to the end has no sum; those are counted.
+An epoch in which too few came to the end has no sum; those are counted. On a stream (--stream) all four are needed,
+estimates are compared with one filter over all sums at the end, and one more thing is:
+
+    rows      a sum to which memories of different rows were added, or rows that a member had not masked
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -44,6 +48,7 @@ class SummedNetwork(live_kills.Network):
 
     agents = ("kitchen", "hall", "bath", "study")
     wait, patience = "3s", "5"
+    dynamics: vn.Dynamics | None = None
     loaded = (*live_kills.Network.loaded, "live.sum_rounds", "live.sum_desk", "sums.rounds", "sums.opening")
 
     def design(self) -> vn.Plan:
@@ -53,8 +58,10 @@ class SummedNetwork(live_kills.Network):
             for agent, lean in zip(self.agents, (0.5, -0.4, 0.2, -0.1), strict=True)
         }
         noise = dict.fromkeys(self.agents, np.array([0.1, 0.2]))
-        prior = vn.Prior(mean=[20, 1], covariance=np.eye(2))
-        network = vn.Network(rows, noise, {"temperature": [1, 0]}, {"gait": [0, 1]}, prior, resolution=0.1)
+        prior = None if self.dynamics else vn.Prior(mean=[20, 1], covariance=np.eye(2))
+        network = vn.Network(
+            rows, noise, {"temperature": [1, 0]}, {"gait": [0, 1]}, prior, resolution=0.1, dynamics=self.dynamics
+        )
         return vn.design(network, summed=True)
 
     def __init__(self, folder: Path) -> None:
@@ -85,6 +92,7 @@ class SummedNetwork(live_kills.Network):
             found += ["redrawn"] * any(count > 1 for count in counts.values())
             found += ["chain"] * bool(audit_releases(self.folder / f"{agent}.sqlite", agent).problems)
         masked, revealed = self._written(found)
+        self._masked = masked
         with closing(sqlite3.connect(self.folder / "estimates.sqlite")) as centre:
             rows = centre.execute(
                 'SELECT m.epoch, m."values", l.public FROM messages m LEFT JOIN latest l ON l.epoch = m.epoch '
@@ -94,8 +102,9 @@ class SummedNetwork(live_kills.Network):
         stored = {epoch: (values, public) for epoch, values, public in rows}
         found += ["twice"] * (len(stored) != len(rows))
         for epoch in range(self._looked + 1, self.row + 1):
-            found += self._look(masked.get(epoch, {}), revealed.get(epoch, {}), stored.get(epoch))
-        self.epochs, self.sums = self.row, len(stored)
+            found += self._look(epoch, masked.get(epoch, {}), revealed.get(epoch, {}), stored.get(epoch))
+        found += ["estimate"] * (self.fusion.is_stream and not self._filtered(stored))
+        self.epochs, self.sums = self.row, sum(values is not None for values, _ in stored.values())
         self._looked = self.row
         return found
 
@@ -114,7 +123,20 @@ class SummedNetwork(live_kills.Network):
                     found += ["twice"] * (self._whose.setdefault(seed, said["epoch"]) != said["epoch"])
         return masked, revealed
 
-    def _look(self, masked: dict, revealed: dict, stored: tuple[bytes, str] | None) -> Iterator[str]:
+    def _filtered(self, stored: dict[int, tuple[bytes | None, str]]) -> bool:
+        """Whether the newest estimate is that of one filter over all sums, and rows that were missed."""
+        if not stored:
+            return True
+        first, last = min(stored), max(stored)
+        rows = np.full((last - first + 1, len(self.grid)), np.nan)
+        for epoch, (values, _) in stored.items():
+            rows[epoch - first] = np.inf if values is None else np.frombuffer(values)
+        made = np.array(json.loads(stored[last][1] or "[]"))
+        return np.allclose(made, self.fusion.estimate({_GROUP: rows}).public[-1], rtol=1e-9, atol=1e-9)
+
+    def _look(
+        self, epoch: int, masked: dict, revealed: dict, stored: tuple[bytes, str] | None
+    ) -> Iterator[str]:
         """The troubles of one epoch."""
         seen = Seen(
             {
@@ -133,7 +155,7 @@ class SummedNetwork(live_kills.Network):
         enough = len(survivors) >= self.terms.threshold and np.allclose(np.abs(known), expected, atol=1e-9)
         if len(lists) > 1 or len(known) > 1 or (len(known) == 1 and not enough):
             yield "told"
-        if stored is None:
+        if stored is None or stored[0] is None:
             if len(revealed) >= self.terms.threshold and not self.disturbed:
                 yield "lost"
             return
@@ -143,6 +165,12 @@ class SummedNetwork(live_kills.Network):
         flags = [] if there.all() else there
         if not survivors or np.append(values, flags).astype("<f8").tobytes() != stored[0]:
             yield "wrong"
+            return
+        if self.fusion.is_stream:
+            (since, *others) = {masked[who]["since"] for who in survivors}
+            entered = [who in self._masked.get(row, {}) for row in range(since, epoch + 1) for who in survivors]
+            if others or not all(entered):
+                yield "rows"
             return
         missing = [agent for number, agent in enumerate(self.agents) if number not in survivors]
         estimate = self.fusion.estimate({_GROUP: values}, missing=missing)
@@ -164,7 +192,7 @@ def _write_down(path: Path) -> None:
         assert now is not None
         seeds = {number: now.pairs[number].seed.hex() for number in now.held if number != self.number}
         seeds[self.number] = now.own_seed.hex()
-        _append(path, {"epoch": epoch, "bare": residues.tolist(), "seeds": seeds})
+        _append(path, {"epoch": epoch, "since": now.since, "bare": residues.tolist(), "seeds": seeds})
         return words
 
     def revealed(self: SumAgent, agreed: object) -> object:
@@ -183,5 +211,13 @@ def _append(path: Path, entry: dict) -> None:
         file.write(json.dumps(entry) + "\n")
 
 
+class StreamedNetwork(SummedNetwork):
+    """The same of a stream: rooms remember, all of them the same rows."""
+
+    dynamics = vn.Dynamics(np.diag([0.9, 0.7]), np.diag([0.2, 0.5]), mean=[20, 1])
+
+
 if __name__ == "__main__":
-    live_kills.main(SummedNetwork)
+    stream = "--stream" in sys.argv
+    sys.argv = [each for each in sys.argv if each != "--stream"]
+    live_kills.main(StreamedNetwork if stream else SummedNetwork)
