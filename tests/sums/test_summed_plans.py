@@ -199,3 +199,56 @@ def test_an_owner_reads_that_masks_hide_what_is_bare_and_what_one_helper_undoes(
     said = capfd.readouterr().out
     assert "sees sums alone" in said
     assert "sees all messages" not in said
+
+
+def test_a_centre_that_makes_memories_begin_anew_again_and_again_learns_little() -> None:
+    """It can, by holding back who is there. By the definition: all rows of 60 at once, draws of every start counted."""
+    plan, rows = vn.design(house(stream=True), summed=True), 60
+    network, sent = plan.network, plan.sanitizers["everybody"]
+    memory, dynamics, step = sent.memory, network.dynamics, sent.grid
+    assert memory is not None
+    assert memory.start_root is not None
+    assert dynamics is not None
+    assert step is not None
+    order, size, readings = memory.order, network.L, network.N
+    spread = np.linalg.inv(network.prior.information)  # type: ignore[union-attr]
+    carried = [spread]
+    for _ in range(rows):
+        carried.append(dynamics.transition @ carried[-1])
+    before = np.block(
+        [[carried[i - j] if i >= j else carried[j - i].T for j in range(rows)] for i in range(rows)]
+    )
+    every = np.kron(np.eye(rows), network.H)
+    noises = np.kron(np.eye(rows), network.R.matrix())
+
+    def left(shown: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """The least trace of errors of the rows in the middle, per private parameter."""
+        seen = before @ shown.T
+        after = before - seen @ np.linalg.solve(shown @ seen + noise, seen.T)
+        middle = [after[t * size : (t + 1) * size, t * size : (t + 1) * size] for t in range(25, 35)]
+        return np.array([min(np.trace(g @ each @ g.T) for each in middle) for g in network.private.values()])
+
+    def messages(every_so_many: int) -> tuple[np.ndarray, np.ndarray]:
+        """(what rows of messages have of readings, covariance of what else is in them)."""
+        held, drawn = np.zeros((order, rows * readings)), np.zeros((order, rows * order))
+        of_readings, of_draws = [], []
+        for t in range(rows):
+            if t % every_so_many == 0:
+                held[:], drawn[:] = 0.0, 0.0
+                drawn[:, t * order : (t + 1) * order] = memory.start_root
+            held, drawn = memory.transition @ held, memory.transition @ drawn
+            held[:, t * readings : (t + 1) * readings] += memory.gain
+            now = sent.compression[:, :order] @ held
+            now[:, t * readings : (t + 1) * readings] += sent.compression[:, order:]
+            of_readings.append(now)
+            of_draws.append(sent.compression[:, :order] @ drawn)
+        draws = np.concatenate(of_draws)
+        return np.concatenate(of_readings), draws @ draws.T + np.kron(np.eye(rows), np.diag(step**2 / 6))
+
+    raw = left(every, noises)
+    promised = np.array([1 + each for each in plan.privacy.values()])
+    for every_so_many, least in ((rows, 0.99), (1, 0.99), (2, 0.97), (3, 0.97), (10, 0.98)):
+        sums, noise = messages(every_so_many)
+        found = left(sums @ every, noise + sums @ noises @ sums.T) / raw
+        assert np.all(found >= least * promised), every_so_many
+        assert every_so_many != rows or found == pytest.approx(promised, rel=1e-2)
