@@ -60,7 +60,13 @@ class SummedNetwork(live_kills.Network):
         noise = dict.fromkeys(self.agents, np.array([0.1, 0.2]))
         prior = None if self.dynamics else vn.Prior(mean=[20, 1], covariance=np.eye(2))
         network = vn.Network(
-            rows, noise, {"temperature": [1, 0]}, {"gait": [0, 1]}, prior, resolution=0.1, dynamics=self.dynamics
+            rows,
+            noise,
+            {"temperature": [1, 0]},
+            {"gait": [0, 1]},
+            prior,
+            resolution=0.1,
+            dynamics=self.dynamics,
         )
         return vn.design(network, summed=True)
 
@@ -168,7 +174,9 @@ class SummedNetwork(live_kills.Network):
             return
         if self.fusion.is_stream:
             (since, *others) = {masked[who]["since"] for who in survivors}
-            entered = [who in self._masked.get(row, {}) for row in range(since, epoch + 1) for who in survivors]
+            entered = [
+                who in self._masked.get(row, {}) for row in range(since, epoch + 1) for who in survivors
+            ]
             if others or not all(entered):
                 yield "rows"
             return

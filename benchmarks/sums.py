@@ -106,7 +106,7 @@ def one_centre(members: int, epochs: int, stack: ExitStack) -> None:
         disk(
             stores[name].keep,
             terms.plan,
-            [Kept(taken[name], masked.tobytes(), released=True, waits=False)],
+            [Kept(taken[name], written_message(masked), released=True, waits=False)],
         )
         return masked
 
@@ -122,9 +122,7 @@ def one_centre(members: int, epochs: int, stack: ExitStack) -> None:
         for name in terms.members:
             sent += say(agents(begin, name, epoch), centre.take)
         for name, told in centre_time(centre.close_sharing).items():
-            masked = agents(mask, name, told)
-            centre_time(centre.take_masked, name, masked)
-            sent += masked.nbytes + 40 + len(written_message(told))
+            sent += say(agents(mask, name, told), centre.take) + len(written_message(told))
         for name, told in centre_time(centre.close_masking).items():
             sent += say(agents(group.agents[name].confirm, told), centre.take) + len(written_message(told))
         for name, told in centre_time(centre.close_confirming).items():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import veilnet as vn
 from helpers.sum_groups import make_terms
@@ -12,9 +15,19 @@ from veilnet.auditing.attack.lying_centre import LIES
 from veilnet.auditing.attack.sum_rows import lie_rows, mask_rows
 from veilnet.auditing.deployed.deployment import deployment, with_opened_sums
 from veilnet.auditing.row import Row
-from veilnet.sums.masks import Words, key_stream, reduced
+from veilnet.sums.masks import Words, summed_streams
 from veilnet.sums.rounds import SumAgent, _Pair
-from veilnet.sums.terms import Agreed, Confirmed, Hello, Revealed, SealedShares, Sharing, Survivors
+from veilnet.sums.terms import (
+    Agreed,
+    Confirmed,
+    Hello,
+    Masked,
+    Revealed,
+    SealedShares,
+    Sharing,
+    Survivors,
+    Terms,
+)
 
 CHANCE = 1e-7
 
@@ -68,23 +81,26 @@ def test_attackers_get_what_the_rounds_open() -> None:
     assert np.all(opened % plan.members["hall"].grid == 0)
 
 
+def words_in(terms: Terms, said: Masked, change: Callable[[Words], Words]) -> Masked:
+    """The same with other numbers."""
+    return replace(said, residues=terms.membership.residues(change(said.words)).tobytes())
+
+
 class NoOwnMask(SumAgent):
     """Takes its own mask off again."""
 
-    def mask(self, epoch: int, residues: Words) -> Words:
+    def mask(self, epoch: int, residues: Words) -> Masked:
         assert self._now is not None
-        own = np.frombuffer(key_stream(self._now.own_seed, 8 * self.terms.numbers), "<u8")
-        return reduced(super().mask(epoch, residues) - own, self.terms.bits)
+        own = summed_streams([self._now.own_seed], [], self.terms.numbers)
+        return words_in(self.terms, super().mask(epoch, residues), lambda masked: masked - own)
 
 
 class OwnMaskAlone(SumAgent):
     """Masks with nobody."""
 
-    def mask(self, epoch: int, residues: Words) -> Words:
-        now = self._at(epoch)
-        now.masked = True
-        own = np.frombuffer(key_stream(now.own_seed, 8 * self.terms.numbers), "<u8")
-        return reduced(residues + own, self.terms.bits)
+    def mask(self, epoch: int, residues: Words) -> Masked:
+        own = summed_streams([self._at(epoch).own_seed], [], self.terms.numbers)
+        return words_in(self.terms, super().mask(epoch, residues), lambda _: residues + own)
 
 
 class OneEpochForAll(SumAgent):
@@ -103,9 +119,11 @@ class OneEpochForAll(SumAgent):
 class FewBits(SumAgent):
     """Its masks are of 30 bits."""
 
-    def mask(self, epoch: int, residues: Words) -> Words:
-        masked = super().mask(epoch, residues)
-        return reduced(residues + reduced(masked - residues, 30), self.terms.bits)
+    def mask(self, epoch: int, residues: Words) -> Masked:
+        few = np.uint64(2**30 - 1)
+        return words_in(
+            self.terms, super().mask(epoch, residues), lambda masked: residues + (masked - residues & few)
+        )
 
 
 @pytest.mark.parametrize("kind", [NoOwnMask, OwnMaskAlone, OneEpochForAll, FewBits])
@@ -130,8 +148,6 @@ class AnswersAnyList(SumAgent):
         try:
             return super().reveal(agreed)
         finally:
-            if now is not None:
-                now.answered = False
             self._now = now
 
 

@@ -202,7 +202,7 @@ def test_an_owner_reads_that_masks_hide_what_is_bare_and_what_one_helper_undoes(
 
 
 def test_a_centre_that_makes_memories_begin_anew_again_and_again_learns_little() -> None:
-    """It can, by holding back who is there. By the definition: all rows of 60 at once, draws of every start counted."""
+    """It can, by holding back who is there. By the definition: 60 rows at once, draws of every start counted."""
     plan, rows = vn.design(house(stream=True), summed=True), 60
     network, sent = plan.network, plan.sanitizers["everybody"]
     memory, dynamics, step = sent.memory, network.dynamics, sent.grid

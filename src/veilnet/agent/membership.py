@@ -57,11 +57,6 @@ class Membership:
         """
         return max(0, min(2 * self.threshold - len(self.members) - 1, self.threshold - 2))
 
-    @property
-    def mask(self) -> int:
-        """2^k - 1."""
-        return (1 << self.bits) - 1
-
     def whole(self, message: Array, grid: Array) -> NDArray[np.int64]:
         """A message (..., m) in steps of its grid; InvalidReading where it does not lie on the grid.
 
@@ -73,9 +68,9 @@ class Membership:
             raise InvalidReading(f"message of {self.group!r}: expected multiples of its grid, found others")
         return steps.astype(np.int64)
 
-    def residues(self, whole: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def residues(self, whole: NDArray[np.int64] | NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
         """Whole numbers modulo 2^k, as masks are added to them."""
-        return whole.astype(np.uint64) & np.uint64(self.mask)
+        return whole.astype(np.uint64) & np.uint64(2**self.bits - 1)
 
     def opened(self, residues: NDArray[np.uint64], grid: Array) -> Array:
         """The sum of messages, from that of their residues: the number below 2^(k-1) steps in size, exactly.

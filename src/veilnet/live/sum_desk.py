@@ -139,11 +139,6 @@ class SumDesk:
             if isinstance(message, SealedShares) and group.terms.number(agent) not in shares:
                 self._out.append((agent, Ended(message.epoch, "its shares came too late")))
             raise SumRefused(f"{agent!r} comes too late for this round of epoch {message.epoch}")
-        if isinstance(message, Masked):
-            if len(message.residues) != 8 * group.terms.numbers:
-                raise SumRefused(f"{agent!r} sent another number of numbers")
-            going.sum.take_masked(agent, np.frombuffer(message.residues, "<u8"))
-            return
         going.sum.take(message)
         if isinstance(message, SealedShares):
             self._withdraw(group, group.terms.number(agent), message.epoch)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io.agent_store import AgentStore
+from veilnet.live.agent import Contribution
 from veilnet.live.connecting import Address
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal
@@ -23,7 +24,6 @@ from veilnet.sums.masks import (
     KEY_BYTES,
     Ed25519PrivateKey,
     Ed25519PublicKey,
-    Words,
     X25519PrivateKey,
     expanded,
 )
@@ -33,7 +33,6 @@ from veilnet.sums.terms import (
     Ended,
     FromAgent,
     FromCentre,
-    Masked,
     Objected,
     Roster,
     Sharing,
@@ -46,22 +45,6 @@ from veilnet.sums.terms import (
 )
 
 _GREETING = 2.0  # seconds between two hellos, until enough others have said theirs
-
-
-class Contribution(Protocol):
-    """What an agent adds to the sum of an epoch."""
-
-    def begin(self, epoch: int) -> None:
-        """Put on the disk that the epoch is begun, before anything leaves; raise where it was begun before."""
-
-    def since(self, epoch: int) -> int:
-        """From which row on the agent's memory has all readings (:class:`~veilnet.sums.terms.SealedShares`)."""
-
-    def residues(self) -> Words | None:
-        """The whole numbers modulo 2^k to add, asked for when masks are agreed on; None for a missed reading."""
-
-    def keep(self, payload: bytes) -> None:
-        """Put on the disk what leaves, before it does."""
 
 
 class SumRounds:
@@ -129,8 +112,7 @@ class SumRounds:
                     residues = part.residues()
                     if residues is None:
                         return "the reading was missed"
-                    words = self.agent.mask(epoch, residues).astype("<u8").tobytes()
-                    masked = Masked(epoch, self._hello.agent, words)
+                    masked = self.agent.mask(epoch, residues)
                     part.keep(written_message(masked))
                     self._publish(masked)
                     why = "its message came too late"

@@ -40,7 +40,7 @@ except ImportError:
 
 __all__ = [
     "KEY_BYTES", "Ed25519PrivateKey", "Ed25519PublicKey", "Words", "X25519PrivateKey", "agreed_key", "expanded",
-    "key_stream", "opened_box", "reduced", "sealed_box", "summed_streams", "verified",
+    "key_stream", "opened_box", "sealed_box", "summed_streams", "verified",
 ]  # fmt: skip
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -79,11 +79,6 @@ def summed_streams(plus: Sequence[bytes], minus: Sequence[bytes], count: int) ->
         return np.asarray(np.frombuffer(streams, "<u8").reshape(-1, count).sum(axis=0, dtype=np.uint64))
 
     return np.asarray(total(plus) - total(minus))
-
-
-def reduced(words: Words, bits: int) -> Words:
-    """Words modulo 2^bits."""
-    return words & np.uint64(2**bits - 1)
 
 
 def sealed_box(key: bytes, content: bytes, draw: Callable[[int], bytes]) -> bytes:

@@ -15,13 +15,15 @@ import numpy as np
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.words import join_names
-from veilnet.sums.masks import KEY_BYTES, Words, reduced, summed_streams
+from veilnet.sums.masks import KEY_BYTES, Words, summed_streams
 from veilnet.sums.rounds import TAG_BYTES, opened_secret, seeds_under
 from veilnet.sums.shamir import BYTES, PRIME, rebuilt
 from veilnet.sums.terms import (
     NO_READING,
+    WORD,
     Agreed,
     Confirmed,
+    Masked,
     Objected,
     Revealed,
     SealedShares,
@@ -31,7 +33,7 @@ from veilnet.sums.terms import (
     Terms,
 )
 
-_Sent = TypeVar("_Sent", SealedShares, Objected, Confirmed, Revealed)
+_Sent = TypeVar("_Sent", SealedShares, Masked, Objected, Confirmed, Revealed)
 
 
 class TooFew(VeilnetError):
@@ -72,13 +74,13 @@ class SumEpoch:
         self.terms, self.epoch, self._apart = terms, epoch, apart
         self.shares: dict[int, SealedShares] = {}
         self.objected: dict[int, Objected] = {}
-        self.masked: dict[int, Words] = {}
+        self.masked: dict[int, Masked] = {}
         self.confirmed: dict[int, Confirmed] = {}
         self.revealed: dict[int, Revealed] = {}
         self.present: frozenset[int] = frozenset()
         self.survivors: frozenset[int] = frozenset()
 
-    def take(self, message: SealedShares | Objected | Confirmed | Revealed) -> None:
+    def take(self, message: SealedShares | Masked | Objected | Confirmed | Revealed) -> None:
         """Take in what an agent sent; SumRefused where it is not of this epoch, malformed, or another than before.
 
         Members who are no longer there have no part in a round.
@@ -89,6 +91,9 @@ class SumEpoch:
             raise SumRefused(f"a message of epoch {message.epoch} in epoch {self.epoch}")
         if isinstance(message, Objected):
             self._keep(self.objected, number, message, number in self.present)
+        elif isinstance(message, Masked):
+            good = number in self.present and len(message.residues) == WORD * self.terms.numbers
+            self._keep(self.masked, number, message, good)
         elif isinstance(message, SealedShares):
             good = len(message.sealed) == size and len(message.wrapped) == size * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
@@ -103,18 +108,6 @@ class SumEpoch:
             good = number in self.survivors and len(message.shares) == len(self.present)
             good = good and all(len(share) == BYTES for share in message.shares)
             self._keep(self.revealed, number, message, good)
-
-    def take_masked(self, agent: str, residues: Words) -> None:
-        """Take in an agent's masked message."""
-        number = self.terms.number(agent)
-        good = number in self.present and residues.shape == (self.terms.numbers,)
-        if number in self.masked and good and np.array_equal(self.masked[number], residues):
-            return
-        if number in self.masked or not good:
-            raise SumRefused(
-                f"{agent!r} sent a second message in epoch {self.epoch}, one of another length, or is not present"
-            )
-        self.masked[number] = residues
 
     def _keep(self, there: dict[int, _Sent], number: int, message: _Sent, good: bool) -> None:
         who = self.terms.members[number]
@@ -213,8 +206,8 @@ class SumEpoch:
                 seed = seeds[other * KEY_BYTES : (other + 1) * KEY_BYTES]
                 (plus if number > other else minus).append(seed)
         count = self.terms.numbers
-        sent = np.sum([self.masked[number] for number in self.survivors], axis=0, dtype=np.uint64)
-        residues = reduced(sent - summed_streams(plus, minus, count), self.terms.bits)
+        sent = np.sum([self.masked[number].words for number in self.survivors], axis=0, dtype=np.uint64)
+        residues = self.terms.membership.residues(sent - summed_streams(plus, minus, count))
         since = self.shares[min(self.survivors)].since
         return OpenedSum(residues, self._names(self.survivors), self._names(lying), since)
 

@@ -194,7 +194,7 @@ class Rehearsal:
             if agent.number in self.seen.masked:
                 self.seen.twice.add(agent.number)
             self.seen.masked[agent.number] = seeds
-            centre.take_masked(name, masked)
+            centre.take(masked)
             return
         answer: Confirmed | Revealed
         if isinstance(message, Survivors):

@@ -59,7 +59,6 @@ from veilnet.sums.masks import (
     expanded,
     key_stream,
     opened_box,
-    reduced,
     sealed_box,
     summed_streams,
     verified,
@@ -69,6 +68,7 @@ from veilnet.sums.terms import (
     Agreed,
     Confirmed,
     Hello,
+    Masked,
     Revealed,
     Roster,
     SealedShares,
@@ -107,7 +107,6 @@ class _Epoch:
     masked: bool = False
     survivors: frozenset[int] | None = None
     view: bytes = b""
-    answered: bool = False
 
 
 def opened_secret(secret: int, use: bytes) -> tuple[bytes, bytes]:
@@ -292,7 +291,7 @@ class SumAgent:
     def _named(self, some: Collection[int]) -> str:
         return join_names([repr(self.terms.members[number]) for number in sorted(some)])
 
-    def mask(self, epoch: int, residues: Words) -> Words:
+    def mask(self, epoch: int, residues: Words) -> Masked:
         """A message (m,), whole numbers modulo 2^k, under this agent's masks; once in an epoch."""
         now = self._at(epoch)
         if now.present is None or now.masked:
@@ -303,7 +302,8 @@ class SumAgent:
         with_whom = {number: now.pairs[number].seed for number in now.held if number != self.number}
         plus = [now.own_seed, *(seed for number, seed in with_whom.items() if number > self.number)]
         minus = [seed for number, seed in with_whom.items() if number < self.number]
-        return reduced(residues + summed_streams(plus, minus, self.terms.numbers), self.terms.bits)
+        words = self.terms.membership.residues(residues + summed_streams(plus, minus, self.terms.numbers))
+        return Masked(epoch, self.agent, words.astype("<u8").tobytes())
 
     def confirm(self, seen: Survivors) -> Confirmed:
         """Round 3: say to every other member which lists this agent saw; it answers no other ones in this epoch."""
@@ -327,7 +327,7 @@ class SumAgent:
     def reveal(self, agreed: Agreed) -> Revealed:
         """Round 4: one share of each present, once enough of them saw the very same lists; the epoch is over."""
         now = self._at(agreed.epoch)
-        if now.survivors is None or now.answered:
+        if now.survivors is None:
             self._end("shares are revealed once, after the survivors are known")
         if len(agreed.tags) != len(self.terms.members):
             self._end("the tags are not for this group")
@@ -343,7 +343,6 @@ class SumAgent:
         if same < self.terms.threshold:
             saw = f"; {join_names(others)} saw others, or a tag was changed" if others else ""
             self._end(f"only {same} members confirm the lists that this agent saw{saw}")
-        now.answered = True
         shares = [
             own if number in now.survivors else lock for number, (own, lock) in sorted(now.held.items())
         ]

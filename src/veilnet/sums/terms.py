@@ -25,11 +25,14 @@ from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.membership import Membership
 
 NO_READING = -1
+WORD = 8  # bytes of a number
 
 MOST_MEMBERS = 500
 """All mask with all: with more members the keys of all no longer fit into one message to a broker."""
@@ -181,6 +184,11 @@ class Masked(_Message, frozen=True, tag="masked"):
     epoch: int
     agent: str
     residues: bytes
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """The same as numbers, (m,)."""
+        return np.frombuffer(self.residues, "<u8")
 
 
 class Objected(_Message, frozen=True, tag="objected"):

@@ -31,10 +31,9 @@ from veilnet.sums.masks import (
     X25519PrivateKey,
     agreed_key,
     expanded,
-    key_stream,
     opened_box,
-    reduced,
     sealed_box,
+    summed_streams,
 )
 from veilnet.sums.terms import SumRefused, Terms
 
@@ -75,7 +74,7 @@ class SplittingAgent:
             raise SumRefused(f"expected {self.terms.numbers} numbers")
         self._begin(epoch)
         seed = self._draw(KEY_BYTES)
-        rest = reduced(residues - _stream(seed, self.terms.numbers), self.terms.bits)
+        rest = self.terms.membership.residues(residues - summed_streams([seed], [], self.terms.numbers))
         first, second = (_key(key, epoch) for key in self._keys)
         return sealed_box(first, seed, self._draw), sealed_box(
             second, rest.astype("<u8").tobytes(), self._draw
@@ -133,15 +132,14 @@ class HalfCentre:
         self._begin(epoch)
         del self._halves[epoch]
         count = self.terms.numbers
-        content = [halves[k] if self._which else key_stream(halves[k], 8 * count) for k in asked]
-        added = np.frombuffer(b"".join(content), "<u8").reshape(-1, count).sum(axis=0, dtype=np.uint64)
-        return reduced(added, self.terms.bits)
+        chosen = [halves[k] for k in asked]
+        if self._which:
+            added = np.frombuffer(b"".join(chosen), "<u8").reshape(-1, count).sum(axis=0, dtype=np.uint64)
+        else:
+            added = summed_streams(chosen, [], count)
+        return self.terms.membership.residues(added)
 
 
 def merged(terms: Terms, first: Words, second: Words) -> Words:
     """The sum of messages modulo 2^k, from what both centres answered for the same list."""
-    return reduced(first + second, terms.bits)
-
-
-def _stream(seed: bytes, count: int) -> Words:
-    return np.frombuffer(key_stream(seed, 8 * count), "<u8")
+    return terms.membership.residues(first + second)

@@ -27,7 +27,7 @@ from veilnet.auditing.worlds import world_of
 from veilnet.bounds.typical_errors import ROWS_OF_CONSTANT
 from veilnet.plans.plan import Plan
 from veilnet.sums.collusion import left_by_turns, worst_left_out
-from veilnet.sums.masks import Words, key_stream, reduced
+from veilnet.sums.masks import Words, summed_streams
 from veilnet.sums.rehearsal import Rehearsal
 from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import Terms
@@ -89,7 +89,7 @@ def mask_rows(
     }
     uniform, independent = {}, {}
     for what, words in looked_at.items():
-        signs = _signs(reduced(words, terms.bits), terms.bits)  # (members, epochs, m, k)
+        signs = _signs(words, terms.bits)  # (members, epochs, m, k)
         root = np.sqrt(signs.shape[1])
         pairs = signs[..., 1:] * signs[..., :-1]  # a small number has many bits like its sign
         uniform[what] = np.concatenate([signs.sum(axis=1), pairs.sum(axis=1)], axis=-1) / root
@@ -108,10 +108,9 @@ def _masked(terms: Terms, messages: Mapping[str, Words], kind: type[SumAgent]) -
     for epoch in range(count):
         centre = group.begin(epoch + 1)
         group.tell(centre, centre.close_sharing(), {name: words[epoch] for name, words in messages.items()})
-        for number, words in centre.masked.items():
-            own = group.seen.masked[number][number]
-            both[0, number, epoch] = words
-            both[1, number, epoch] = words - np.frombuffer(key_stream(own, 8 * terms.numbers), "<u8")
+        for number, masked in centre.masked.items():
+            own = summed_streams([group.seen.masked[number][number]], [], terms.numbers)
+            both[:, number, epoch] = masked.words, masked.words - own
     return both[0], both[1]
 
 
@@ -120,7 +119,7 @@ def _whose(terms: Terms) -> str:
 
 
 def _signs(words: Words, bits: int) -> Array:
-    """Every bit of words (..., m) as 1 or -1: (..., m, k)."""
+    """The lowest k bits of words (..., m) as 1 or -1: (..., m, k)."""
     ones = words[..., None] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)
     return np.asarray(2.0 * ones.astype(np.float64) - 1.0)
 
