@@ -119,7 +119,7 @@ def test_sets_that_are_too_many_to_look_at_are_not_listed(monkeypatch: pytest.Mo
     plan = vn.design(random_network(5, noise="per agent", prior="covariance", sizes=(1,) * 12), summed=True)
     group = plan.network.members["everybody"]
     network = plan.network.replace(members={"everybody": replace(group, threshold=7)})
-    monkeypatch.setattr(collusion, "privacy_with", lambda _, __, who: {"g0": -len(who), "g1": -len(who)})
+    monkeypatch.setattr(collusion, "privacy_with", lambda _, __, who, ___: {"g0": -len(who), "g1": -len(who)})
     found = worst_left_out(network, plan.sanitizers)
     assert {(len(each.agents), each.exact) for each in found.values()} == {(5, False)}
 

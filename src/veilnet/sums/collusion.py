@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import comb, prod
 
 import numpy as np
@@ -147,10 +147,9 @@ def worst_collusion(
     agents = members_of(network)
     if not 1 <= count < len(agents):
         raise InvalidRequest(f"count: expected 1 to {len(agents) - 1} agents, found {count!r}")
-    most = _MOST_SETS_OF_STREAM if network.is_stream else _MOST_SETS
-    if comb(len(agents), count) <= most:
-        found = {who: privacy_with(network, sanitizers, who) for who in combinations(agents, count)}
-        return _worst(network, found, exact=True)
+    if comb(len(agents), count) <= _most_sets(network):
+        every = combinations(agents, count)
+        return _worst(network, sanitizers, [(who, ()) for who in every], exact=True)
     fewer = worst_collusion(network, sanitizers, count - 1) if count > 1 else {}
     begun = {each.agents for each in fewer.values()} or {()}
     sets = {
@@ -159,7 +158,7 @@ def worst_collusion(
         for agent in agents
         if agent not in some
     }
-    return _worst(network, {who: privacy_with(network, sanitizers, who) for who in sets}, exact=count == 1)
+    return _worst(network, sanitizers, [(who, ()) for who in sets], exact=count == 1)
 
 
 def worst_left_out(
@@ -171,31 +170,34 @@ def worst_left_out(
     set grows agent by agent (``exact`` is then False).
     """
     groups, agents = network.members.values(), members_of(network)
-    spare = [len(group.agents) - group.threshold for group in groups]
-    most = _MOST_SETS_OF_STREAM if network.is_stream else _MOST_SETS
-    ways = [
-        sum(comb(len(group.agents), count) for count in range(may + 1))
-        for group, may in zip(groups, spare, strict=True)
-    ]
-    if prod(ways) * comb(len(agents), helping) > most:
-        found = worst_collusion(network, sanitizers, min(sum(spare) + helping, len(agents) - 1))
+    spare = [range(len(group.agents) - group.threshold + 1) for group in groups]
+    both = list(zip(groups, spare, strict=True))
+    ways = prod(sum(comb(len(group.agents), count) for count in may) for group, may in both)
+    if ways * comb(len(agents), helping) > _most_sets(network):
+        most = min(sum(may[-1] for may in spare) + helping, len(agents) - 1)
+        found = worst_collusion(network, sanitizers, most)
         return {name: replace(each, exact=False) for name, each in found.items()}
-    some = [
-        [who for count in range(may + 1) for who in combinations(group.agents, count)]
-        for group, may in zip(groups, spare, strict=True)
-    ]
-    sets = {}
+    some = [[who for count in may for who in combinations(group.agents, count)] for group, may in both]
+    sets = []
     for each in product(*some):
-        dropped = tuple(agent for part in each for agent in part)
+        dropped = tuple(chain.from_iterable(each))
         rest = [agent for agent in agents if agent not in dropped]
-        for who in combinations(rest, helping):
-            sets[who, dropped] = privacy_with(network, sanitizers, who, dropped)
-    worst = {name: min(sets, key=lambda both: sets[both][name]) for name in network.private}
-    return {name: Collusion(sets[both][name], both[0], True, both[1]) for name, both in worst.items()}
+        sets += [(who, dropped) for who in combinations(rest, helping)]
+    return _worst(network, sanitizers, sets, exact=True)
+
+
+def _most_sets(network: Network) -> int:
+    return _MOST_SETS_OF_STREAM if network.is_stream else _MOST_SETS
 
 
 def _worst(
-    network: Network, found: Mapping[tuple[str, ...], Mapping[str, float]], *, exact: bool
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    sets: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
+    *,
+    exact: bool,
 ) -> dict[str, Collusion]:
-    worst = {name: min(found, key=lambda who: found[who][name]) for name in network.private}
-    return {name: Collusion(found[who][name], who, exact) for name, who in worst.items()}
+    """The worst of some (who helps, who is dropped) for each private parameter."""
+    found = {each: privacy_with(network, sanitizers, *each) for each in sets}
+    worst = {name: min(sets, key=lambda each: found[each][name]) for name in network.private}
+    return {name: Collusion(found[each][name], each[0], exact, each[1]) for name, each in worst.items()}
