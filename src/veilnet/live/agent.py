@@ -194,7 +194,7 @@ class LiveAgent:
         """As :meth:`take`, epoch after epoch in the rounds of a sum."""
         missed: dict[int, str] = {}
         for epoch, reading in zip(epochs, readings, strict=True):
-            part = Contribution(self, reading, note)
+            part = _Contribution(self, reading, note)
             why = rounds.run(epoch, part)
             part.end()
             if part.why or why:
@@ -253,7 +253,7 @@ class LiveAgent:
         )
 
 
-class Contribution:
+class _Contribution:
     """What an agent adds to the sum of one epoch: reserved before anything leaves, kept as it leaves, under masks."""
 
     def __init__(self, agent: LiveAgent, reading: Array, note: Callable[[], None] | None) -> None:
@@ -270,17 +270,14 @@ class Contribution:
         return self._agent.since(epoch) if readable else NO_READING
 
     def begin(self, epoch: int) -> None:
-        """The epoch is taken, on the disk, before anything leaves; an error where it was begun before."""
+        """The epoch is taken, on the disk."""
         agent = self._agent
         (self._reserved,) = agent.store.reserve(agent.plan, [epoch], now=time.time())
         if self._note is not None:
             self._note()
 
     def residues(self) -> Words | None:
-        """What would be sent bare, in whole steps of its grid modulo 2^k; None where there is nothing to release.
-
-        To be asked for when masks are agreed on: on a stream the reading enters the memory.
-        """
+        """What would be sent bare, in whole steps of its grid modulo 2^k; None where there is nothing to release."""
         assert self._reserved is not None
         sanitizer = self._agent.sanitizer
         assert isinstance(sanitizer, Sanitizer)

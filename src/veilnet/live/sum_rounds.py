@@ -9,11 +9,10 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io.agent_store import AgentStore
-from veilnet.live.agent import Contribution
 from veilnet.live.connecting import Address
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal
@@ -24,6 +23,7 @@ from veilnet.sums.masks import (
     KEY_BYTES,
     Ed25519PrivateKey,
     Ed25519PublicKey,
+    Words,
     X25519PrivateKey,
     expanded,
 )
@@ -45,6 +45,22 @@ from veilnet.sums.terms import (
 )
 
 _GREETING = 2.0  # seconds between two hellos, until enough others have said theirs
+
+
+class Contribution(Protocol):
+    """What an agent adds to the sum of an epoch."""
+
+    def since(self, epoch: int) -> int:
+        """From which row on the agent's memory has all readings (:class:`~veilnet.sums.terms.SealedShares`)."""
+
+    def begin(self, epoch: int) -> None:
+        """Put on the disk that the epoch is begun, before anything leaves; raise where it was begun before."""
+
+    def residues(self) -> Words | None:
+        """The whole numbers modulo 2^k to add, asked for when masks are agreed on; None for a missed reading."""
+
+    def keep(self, payload: bytes) -> None:
+        """Put on the disk what leaves, before it does."""
 
 
 class SumRounds:
