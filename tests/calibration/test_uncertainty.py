@@ -11,6 +11,7 @@ from scipy import stats
 
 import veilnet as vn
 from helpers.calibration_truth import random_truth
+from helpers.said import says
 from veilnet import cli
 from veilnet.calibration.intervals import growth_in_doubt
 from veilnet.calibration.predictive import uncertain, without_bias
@@ -214,6 +215,9 @@ def test_check_shows_the_intervals_of_the_report_beside_the_network(
     Path("house.report.json").write_text("{}")
     assert cli.run(["check", "house.toml"]) == 2
     assert "house.report.json: expected a report" in capsys.readouterr().err
+    Path("house.report.json").write_text('{"format": "veilnet-fit-report/2"}')
+    assert cli.run(["check", "house.toml"]) == 2
+    says(capsys.readouterr().err, "house.report.json", "made by a newer veilnet: upgrade this one")
     Path("house.toml").unlink()
     assert cli.run([*command, "--out", "house.toml"]) == 2
     assert "house.report.json: exists already" in capsys.readouterr().err

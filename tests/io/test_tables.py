@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from veilnet.io import sources
 from veilnet.io.cells import is_missing
 from veilnet.io.tables import column_names, read_columns
@@ -34,6 +35,17 @@ def test_packed_tables(tmp_path, ending: str) -> None:
     path.write_bytes(gzip.compress(text.encode()) if ending.lower().endswith("gz") else text.encode())
     assert column_names(path) == ["T", "W"]
     assert same(read_columns(path, ["T", "W"]), TABLE)
+
+
+def test_an_infinite_number_is_refused_by_its_row(tmp_path) -> None:
+    """Rows in memory are counted from 1; in a file they are the lines that an editor shows."""
+    path = tmp_path / "a.csv"
+    path.write_text("T,day\n1,7\ninf,8\n")
+    for table, row in ((path, 3), ({"T": [1.0, np.inf], "day": [7, 8]}, 2), ({"T": [1, float("inf")]}, 2)):
+        with pytest.raises(vn.InvalidNetwork) as caught:
+            read_columns(table, ["T"])
+        says(str(caught.value), "column 'T'", f"row {row}", "inf")
+    assert read_columns(path, ["day:7"])["day:7"].tolist() == [1.0, 0.0]
 
 
 def test_a_torn_packed_table_is_refused(tmp_path) -> None:

@@ -24,7 +24,7 @@ LINES_AT_ONCE = 2048
 USED_UP = "the budget is used up: nothing more is sent until x changes, from a store of its own"
 
 
-_log = ["plain"]  # how lines of a service are written; one process is one service
+_form = "plain"  # how lines of a service are written; one process is one service
 _WARNINGS = (
     "no connection", "the connection to the broker ended", "the broker refuses", "the broker does not", "refused",
     "kept and did not use", "no agent has been heard", "the store could not be written",
@@ -35,7 +35,8 @@ _WARNINGS = (
 
 def log_as(form: str | None) -> None:
     """How what is said by a service is written from now on: plain, or with time and level, as text or JSON lines."""
-    _log[0] = form or "plain"
+    global _form
+    _form = form or "plain"
 
 
 def speaker(verb: str) -> Callable[[str], None]:
@@ -47,13 +48,13 @@ def speaker(verb: str) -> Callable[[str], None]:
         now = time.time()
         moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z"
         level = "warning" if any(words in sentence for words in _WARNINGS) else "info"
-        if _log[0] == "json":
+        if _form == "json":
             line = json.dumps(
                 {"time": moment, "level": level, "from": verb, "message": sentence}, ensure_ascii=False
             )
         else:
             line = f"veilnet {verb}: {sentence}"
-            line = f"{moment} {level} {line}" if _log[0] == "text" else line
+            line = f"{moment} {level} {line}" if _form == "text" else line
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet.io._atomic import write_bytes
+from veilnet.io._formats import check_format
 from veilnet.io._reading import read_text
 
-_FORMAT = "veilnet-fit-report"
+FORMAT = "veilnet-fit-report/1"
 
 
 def report_path(network: Path) -> Path:
@@ -29,9 +30,7 @@ def save_fit_report(path: Path, fingerprint: str, report: Mapping[str, Any], war
     Row and distance of an outlier, with the mean and deviation beside it, are a private value; warnings count them.
     """
     kept = {key: value for key, value in report.items() if key not in ("outliers", "repeated")}
-    document = {
-        "format": _FORMAT, "version": 1, "network": fingerprint, "report": kept, "warnings": warnings,
-    }  # fmt: skip
+    document = {"format": FORMAT, "network": fingerprint, "report": kept, "warnings": warnings}
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, f"{text}\n".encode())
 
@@ -40,14 +39,14 @@ def load_intervals(path: Path, fingerprint: str) -> dict[str, tuple[float, float
     """private name -> (low, high, level) of the privacy that is free; None where the report is of another network."""
     try:
         document = json.loads(read_text(path))
-        if document["format"] != _FORMAT:
-            raise ValueError(document["format"])
+        check_format(document.get("format"), FORMAT, InvalidNetwork)
         if document["network"] != fingerprint:
             return None
         promises: Mapping[str, Any] = document["report"]["promises"]
         known = {name: one["interval"] for name, one in promises.items() if one["interval"] is not None}
         return {name: (float(i["low"]), float(i["high"]), float(i["level"])) for name, i in known.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = str(error) if isinstance(error, InvalidNetwork) else "found something else"
         raise InvalidNetwork(
-            f"{path}: expected a report that 'veilnet fit --out' wrote, found something else; remove it, or fit again"
+            f"{path}: expected a report that 'veilnet fit --out' wrote; {found}. Remove it, or fit again"
         ) from error

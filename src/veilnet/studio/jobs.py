@@ -104,11 +104,12 @@ def _work(task: Task, given: tuple[Any, ...], there: Connection) -> None:
     """What the process does: the task, telling how far it is now and then."""
     from veilnet._core.threads import one_thread
 
-    last = [0.0]
+    last = 0.0
 
     def progress(what: str, part: float) -> None:
-        if time.monotonic() - last[0] > _OFTEN:
-            last[0] = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last > _OFTEN:
+            last = time.monotonic()
             there.send(("progress", what, float(part)))
 
     try:
