@@ -27,12 +27,12 @@ def how_found(plan: Plan) -> str:
     if plan.method == "perfect":
         how = "It was found in closed form: agents send their share of the public estimate, and nothing else."
         kept, dropped = details.get("smallest_part_kept"), details.get("largest_part_dropped")
-        if kept is not None and dropped is not None:
-            how += (
-                f" The least combination that was kept moves that estimate by {number(kept)} of its deviation, the "
-                f"largest that was left out by {number(dropped)}."
-            )
-        return how
+        if kept is None or dropped is None:
+            return how
+        return (
+            f"{how} The least combination that was kept moves that estimate by {number(kept)} of its deviation, the "
+            f"largest that was left out by {number(dropped)}."
+        )
     how = f"It was found by the method {plan.method!r}"
     if "starts" in details:
         how += (

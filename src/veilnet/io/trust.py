@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
-
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._atomic import write_bytes
-from veilnet.io._formats import check_json_format
+from veilnet.io._formats import check_format
+from veilnet.io._json import parse
+from veilnet.io._kinds import WORDS, Kind, Maybe, Table
 from veilnet.io.statements import Statement
 
 FORMAT = "veilnet-trust/1"
@@ -35,12 +35,7 @@ _PEM = "-----BEGIN PUBLIC KEY-----"
 _MOST_BYTES = 2**20
 
 
-class TrustDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The keys of a trust file."""
-
-    format: str
-    fingerprints: list[str] = []
-    keys: list[str] = []
+TRUST = Table(fingerprints=Maybe(WORDS), keys=Maybe(WORDS))
 
 
 @dataclass(frozen=True)
@@ -82,19 +77,19 @@ def read_trust(given: str) -> Trust:
     if text.lstrip().startswith(_PEM):
         return Trust(keys=(text.strip(),))
     try:
-        check_json_format(text, FORMAT, InvalidRequest)
-        document = msgspec.json.decode(text, type=TrustDocument)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, InvalidRequest) as error:
+        document = Kind(dict).read(parse(text), "trust")
+        check_format(document.pop("format", None), FORMAT, InvalidRequest)
+        found = TRUST.read(document)
+    except ValueError as error:
         raise InvalidRequest(
             f"{path}: not readable as a public key (PEM) or a trust file ({error})"
         ) from None
-    wrong = [each for each in document.fingerprints if not _FINGERPRINT.fullmatch(each)]
-    if wrong or not all(key.lstrip().startswith(_PEM) for key in document.keys):
+    prints, keys = found["fingerprints"] or [], found["keys"] or []
+    if not all(map(_FINGERPRINT.fullmatch, prints)) or not all(key.lstrip().startswith(_PEM) for key in keys):
         raise InvalidRequest(f"{path}: expected fingerprints of 64 hexadecimal digits, keys in PEM")
-    if not document.fingerprints and not document.keys:
+    if not prints and not keys:
         raise InvalidRequest(f"{path}: expected at least one fingerprint or key, found none")
-    plain = frozenset(each.removeprefix("sha256:").lower() for each in document.fingerprints)
-    return Trust(plain, tuple(document.keys))
+    return Trust(frozenset(each.removeprefix("sha256:").lower() for each in prints), tuple(keys))
 
 
 def pinned(path: Path, given: Sequence[str] = ()) -> tuple[Trust, ...]:
@@ -148,6 +143,6 @@ def pin(path: Path, content: bytes) -> Path:
     """Pin content by its fingerprint, in the trust file beside ``path``; earlier pins give way, keys stay."""
     beside = pins_beside(path)
     keys = list(read_trust(str(beside)).keys) if beside.exists() else []
-    document = {"format": FORMAT, "fingerprints": [fingerprint(content)], "keys": keys}
+    document = TRUST.document(FORMAT, {"fingerprints": [fingerprint(content)], "keys": keys})
     write_bytes(beside, (json.dumps(document, indent=2) + "\n").encode())
     return beside

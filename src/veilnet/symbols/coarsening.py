@@ -121,7 +121,7 @@ def search(
     rng: np.random.Generator,
     advance: Callable[[float], None],
 ) -> list[Code]:
-    """The best codes found.
+    """The best codes found on a walk.
 
     begin: where the walk begins.
     steps: of it.
@@ -132,26 +132,8 @@ def search(
         judged = judge.judge(codes)
         return goal(judged) + _LIKELIHOOD * judged.likelihood
 
-    best = _annealed(judge, value, begin, steps, coins, rng, advance)
-    for agent, code in enumerate(best):  # by chance only where that pays
-        plain = [*best[:agent], judge.code(agent, code.labels, 1.0), *best[agent + 1 :]]
-        if code.keep < 1 and value(plain) >= value(best) - _COLD:
-            best = plain
-    return best
-
-
-def _annealed(
-    judge: Judge,
-    value: Callable[[Sequence[Code]], float],
-    codes: list[Code],
-    steps: int,
-    coins: bool,
-    rng: np.random.Generator,
-    advance: Callable[[float], None],
-) -> list[Code]:
-    """The best codes on a walk that begins at some."""
-    now = value(codes)
-    best, most = codes, now
+    best, codes = begin, begin
+    most = now = value(codes)
     moved = _regrouped if judge.levels is None else _joined_neighbours
     for step in range(steps):
         if step % 50 == 0:
@@ -177,6 +159,10 @@ def _annealed(
             codes, now = trial, found
             if now > most:
                 best, most = codes, now
+    for agent, code in enumerate(best):  # by chance only where that pays
+        plain = [*best[:agent], judge.code(agent, code.labels, 1.0), *best[agent + 1 :]]
+        if code.keep < 1 and value(plain) >= value(best) - _COLD:
+            best = plain
     return best
 
 

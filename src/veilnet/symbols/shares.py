@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -111,48 +112,40 @@ def _linear_terms(log: Log, values: Array, rows: Booleans) -> dict[str, Array]:
 
 
 def _classifier(log: Log, agent: str, rows: Booleans, seed: int) -> Layer:
-    from sklearn.neural_network import MLPClassifier
-
     readings, classes = log.features[agent], len(log.public.classes)
     used = rows & np.isfinite(readings).all(axis=1)
-    mean, scale = _standard(readings[used])
-    network = MLPClassifier(**_settings(readings.shape[1], classes, seed))
-    _trained(network, (readings[used] - mean) / scale, log.public.values[used])
+    scaling, network = _trained("MLPClassifier", readings[used], log.public.values[used], classes, seed)
     leave, level = network.coefs_[1], network.intercepts_[1]
     if len(network.classes_) == 2:  # scikit-learn keeps the difference alone
         leave, level = np.concatenate([0 * leave, leave], axis=1), np.append(0.0, level)
     every = np.zeros((len(leave), classes)), np.full(classes, float(np.min(level)) - 30.0)
     every[0][:, network.classes_], every[1][network.classes_] = leave, level
-    return Layer(mean, scale, network.coefs_[0], network.intercepts_[0], *every, probabilities=True)
+    return Layer(*scaling, network.coefs_[0], network.intercepts_[0], *every, probabilities=True)
 
 
 def _regressor(readings: Array, values: Array, used: Booleans, seed: int) -> Layer:
-    from sklearn.neural_network import MLPRegressor
-
-    mean, scale = _standard(readings[used])
     size = float(np.std(values[used])) or 1.0
-    network = MLPRegressor(**_settings(readings.shape[1], 1, seed))
-    _trained(network, (readings[used] - mean) / scale, values[used] / size)
+    scaling, network = _trained("MLPRegressor", readings[used], values[used] / size, 1, seed)
     leave, level = size * network.coefs_[1], size * network.intercepts_[1]
-    return Layer(mean, scale, network.coefs_[0], network.intercepts_[0], leave, level, probabilities=False)
+    return Layer(*scaling, network.coefs_[0], network.intercepts_[0], leave, level, probabilities=False)
 
 
-def _settings(readings: int, outputs: int, seed: int) -> dict[str, object]:
-    return {
-        "hidden_layer_sizes": (int(np.clip(_MOST_WEIGHTS // (readings + outputs), 4, _HIDDEN)),),
-        "solver": "lbfgs",
-        "alpha": 1.0,
-        "max_iter": _ROUNDS,
-        "random_state": seed,
-    }
-
-
-def _trained(network: object, readings: Array, values: AnyArray) -> None:
+def _trained(
+    kind: str, readings: Array, values: AnyArray, outputs: int, seed: int
+) -> tuple[tuple[Array, Array], Any]:
+    """((mean, scale) of readings, a network of this kind that learned from them in standard form)."""
+    from sklearn import neural_network
     from sklearn.exceptions import ConvergenceWarning
 
+    mean, scale = _standard(readings)
+    hidden = int(np.clip(_MOST_WEIGHTS // (readings.shape[1] + outputs), 4, _HIDDEN))
+    network = getattr(neural_network, kind)(
+        hidden_layer_sizes=(hidden,), solver="lbfgs", alpha=1.0, max_iter=_ROUNDS, random_state=seed
+    )
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds were asked for, no more
-        network.fit(readings, values)  # type: ignore[attr-defined]
+        network.fit((readings - mean) / scale, values)
+    return (mean, scale), network
 
 
 def _standard(readings: Array) -> tuple[Array, Array]:
