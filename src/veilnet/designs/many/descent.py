@@ -2,8 +2,12 @@
 
 The best mixture of the answers so far has a Lagrangian; its gradient by J̃ is the next price matrix, and what all
 agents answer to it is the one answer that a first-order model promises most of. When it promises next to nothing, the
-mixture is a stationary point of the whole problem. Each step is one pass over all agents. Where steps go on too
-slowly, prices are searched for themselves (:mod:`veilnet.designs.many.descent`).
+mixture is a stationary point of the whole problem. Each step is one pass over all agents.
+
+Where steps go on too slowly, prices are searched for themselves. D of Γ = D diag(signs) D' has a column for each
+public and private row: a handful of numbers however many agents there are, and the search of
+:mod:`veilnet.designs.joint` for X is made for D instead. Much privacy is reached along a curved valley, on which
+mixtures creep and a quasi-Newton method does not.
 """
 
 from __future__ import annotations
@@ -28,6 +32,11 @@ _STALLED, _PATIENCE = 1e-7, 3  # progress, in log loss or log level, that is non
 _KEPT = 40  # answers mixed at most
 _SHARE, _SILENCE = 0, 1
 _PURE_PASSES, _PURE_PRICE, _CLOSE = 12, 1e-4, 1e-6
+SOFTNESS = 0.05
+"""μ, relative to the largest price that agents see in the middle."""
+_TOLERANCE = 1e-7
+_ENOUGH = 1e-4  # progress of a round, in log loss or log level, below which no other is made
+_TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,7 @@ class Descent:
             if gap > _OPEN_GAP and effort.steps:
                 before = self._answers().at(weights)
                 prices = self._next(question, weights, before)[0]
-                recipes, self._prices = self._searched(question, before, prices, effort)
-                self.add(recipes)
+                self.add(self._searched(question, before, prices, effort))
                 weights = np.append(weights, np.zeros(len(self._known) - weights.size))
                 rival = self._begin(question, refuge)
                 if question.value(self._answers().at(rival)) < question.value(before):
@@ -166,19 +174,61 @@ class Descent:
             self._reached = weights
         return self._answers().best(question, weights, refuge), gap
 
-    def _searched(
-        self, question: Question, at: Figures, start: Rule, effort: Effort
-    ) -> tuple[list[Rule], Array]:
-        """Prices for the targets; within a loss, for the privacies that the mixture ``at`` hand reaches with it."""
-        search = PriceSearch(self.crowd, self._scale, self._tell)
-        targets = question.targets
+    def _searched(self, question: Question, at: Figures, start: Rule, effort: Effort) -> list[Rule]:
+        """Prices that minimise the Lagrangian, softly answered, and those at its gradient.
+
+        They are for the targets; within a loss, for the privacies that the mixture ``at`` hand reaches with it.
+        """
+        targets, shape = question.targets, start.directions.shape
         if question.weights is not None:
             targets = np.maximum(targets, np.exp(-question.value(at)) * question.weights)
         problem = LeastLoss.between(targets, self.ceiling, self.limit)
-        try:
-            return search.best(problem, start, effort.steps, effort.rounds)
-        finally:
-            self._passes += search.passes
+        point = (start.directions / np.sqrt(self._scale(start) or 1.0)).reshape(-1)
+        curvature = Curvature(point.size)
+
+        def recipe(flat: Array) -> Rule:
+            return Rule("prices", flat.reshape(shape), start.signs, SOFTNESS)
+
+        def reached(flat: Array) -> tuple[Evaluation, Figures]:
+            figures = self._alone(self._ask(recipe(flat)))
+            return Evaluation([], figures.loss, figures.privacy, []), figures
+
+        def slopes(flat: Array, figures: Figures, by: Array) -> Array:
+            """By D, of what has these derivatives by loss and privacies, (m, 1 + J)."""
+            self._passes += 1
+            return self.crowd.pull(recipe(flat), figures.estimate, -by[:, self.crowd.owner]).reshape(
+                len(by), -1
+            )
+
+        def merit(flat: Array) -> tuple[float, Array]:
+            here, figures = reached(flat)
+            value, by_loss, by_privacy = problem.merit(here)
+            return value, slopes(flat, figures, np.concatenate([[by_loss], by_privacy])[None])[0]
+
+        def fit(here: Evaluation, figures: Figures) -> None:
+            each = slopes(point, figures, np.diag(1 / figures.values))
+            problem.fit(here, each[0], each[1:])
+
+        here, figures = reached(point)
+        problem.restart(here, here)
+        problem.prime(here)
+        fit(here, figures)
+        before = np.inf
+        for turn in range(effort.rounds):
+            self._tell("prices", turn / effort.rounds)
+            point, _, stopped = minimize(merit, point, curvature, effort.steps, _TOLERANCE)
+            here, figures = reached(point)
+            problem.update(here, stopped)
+            fit(here, figures)
+            estimate = problem.estimate(here)
+            if turn and abs(before - estimate) < _ENOUGH:
+                break
+            before = estimate
+        by_loss, by_privacy = problem.lagrangian(here)
+        # What a logarithm of each privacy is then worth in logarithms of the loss.
+        self._prices = -by_privacy * figures.privacy / max(by_loss * figures.loss, _TINY)
+        worth = -np.concatenate([[by_loss], by_privacy])[self.crowd.owner]
+        return [recipe(point), Rule.prices(figures.estimate, worth)]
 
     def _pure(self, question: Question, weights: Array) -> Array:
         """One answer alone in place of a mixture, where that costs next to nothing: agents then add no noise.
@@ -279,73 +329,3 @@ def _secant(tried: list[tuple[float, float]], low: float, high: float, towards: 
             return (low + high) / 2
         return float(np.clip(guess, last - 1.0, last + 1.0)) if np.isfinite(guess) else last + 0.1
     return float(np.clip(guess, last - 1.0, last + 1.0))
-
-
-SOFTNESS = 0.05
-"""μ, relative to the largest price that agents see in the middle."""
-_TOLERANCE = 1e-7
-_ENOUGH = 1e-4  # progress of a round, in log loss or log level, below which no other is made
-_TINY = np.finfo(float).tiny
-
-
-class PriceSearch:
-    """Prices that minimise a problem's Lagrangian over all agents of a crowd.
-
-    scale: the largest price that an agent in the middle sees of given prices: the unit of softness.
-    """
-
-    def __init__(self, crowd: Crowd, scale: Callable[[Rule], float], tell: Teller) -> None:
-        self._crowd, self._scale, self._tell = crowd, scale, tell
-        self.passes = 0
-
-    def best(self, problem: LeastLoss, start: Rule, steps: int, rounds: int) -> tuple[list[Rule], Array]:
-        """Prices reached from ``start``, softly answered and at the Lagrangian's gradient; and what a logarithm of
-        each privacy is then worth in logarithms of the loss.
-        """
-        shape = start.directions.shape
-        point = (start.directions / np.sqrt(self._scale(start) or 1.0)).reshape(-1)
-        curvature = Curvature(point.size)
-
-        def recipe(flat: Array) -> Rule:
-            return Rule("prices", flat.reshape(shape), start.signs, SOFTNESS)
-
-        def merit(flat: Array) -> tuple[float, Array]:
-            at, figures = self._evaluate(recipe(flat))
-            value, by_loss, by_privacy = problem.merit(at)
-            worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
-            return value, self._pull(recipe(flat), figures, worth[None])[0].reshape(-1)
-
-        at, figures = self._evaluate(recipe(point))
-        problem.restart(at, at)
-        problem.prime(at)
-        self._fit(problem, recipe(point), at, figures)
-        before = np.inf
-        for turn in range(rounds):
-            self._tell("prices", turn / rounds)
-            point, _, stopped = minimize(merit, point, curvature, steps, _TOLERANCE)
-            at, figures = self._evaluate(recipe(point))
-            problem.update(at, stopped)
-            self._fit(problem, recipe(point), at, figures)
-            reached = problem.estimate(at)
-            if turn and abs(before - reached) < _ENOUGH:
-                break
-            before = reached
-        by_loss, by_privacy = problem.lagrangian(at)
-        worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
-        prices = -by_privacy * figures.privacy / max(by_loss * figures.loss, _TINY)
-        return [recipe(point), Rule.prices(figures.estimate, worth)], prices
-
-    def _evaluate(self, recipe: Rule) -> tuple[Evaluation, Figures]:
-        self.passes += 1
-        figures = Answers(self._crowd.wanted, self._crowd.owner, [self._crowd.ask(recipe)]).at(np.ones(1))
-        return Evaluation([], figures.loss, figures.privacy, []), figures
-
-    def _pull(self, recipe: Rule, figures: Figures, worths: Array) -> Array:
-        self.passes += 1
-        return self._crowd.pull(recipe, figures.estimate, worths)
-
-    def _fit(self, problem: LeastLoss, recipe: Rule, at: Evaluation, figures: Figures) -> None:
-        units = np.diag(1 / figures.values)
-        worths = -units[:, self._crowd.owner]
-        slopes = self._pull(recipe, figures, worths).reshape(len(worths), -1)
-        problem.fit(at, slopes[0], slopes[1:])
