@@ -164,11 +164,11 @@ def tradeoff(
 def limited_power(given: dict[str, Any], path: Path) -> dict[str, float]:
     """Noise of limited power alone."""
     import veilnet as vn
-    from veilnet.designs.power.plan import NetworkCrowd
+    from veilnet.designs.power.ascent import AscentSearch
 
     passes = Passes(len(given["observe"]))
     network = vn.Network(**given)
-    with passes.counting(NetworkCrowd, ("withheld", "left_open"), lambda crowd: crowd.agents):
+    with passes.counting(AscentSearch, ("_reach", "_bound"), lambda _: passes.agents):
         began = time.process_time()
         plan = vn.design(network, power=POWER)
         seconds = time.process_time() - began

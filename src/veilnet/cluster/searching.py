@@ -45,7 +45,7 @@ from veilnet.designs.many import (
     search_closed_forms,
     standing_for,
 )
-from veilnet.designs.power import Agents, AscentSearch, FreeStack, PowerCrowd, relative_gap, wanted_columns
+from veilnet.designs.power import Agents, AscentSearch, FreeStack, relative_gap, wanted_columns
 from veilnet.designs.questions import read_amounts
 from veilnet.designs.shrink import normal_rows
 from veilnet.model.network import Network
@@ -300,8 +300,8 @@ class PartsPower:
         """The noise found within a part of the power, written by all parts; its sums, and how it was found."""
         free = replace(self._free, powers=part_of_power * self._free.powers)
         with one_thread():
-            crowd = PowerCrowd(asking(self._parts, free, self._client, self._wanted))
-            found = AscentSearch(crowd, self._wanted, self._progress).run()
+            everybody = asking(self._parts, free, self._client, self._wanted)
+            found = AscentSearch(everybody, self._wanted, self._progress).run()
         self._upper = found.upper_bound if part_of_power == 1.0 else self._upper
         sums: PlanSums = over_parts(
             noise_sums, self._parts, free, found.estimate, client=self._client, progress=self._progress,

@@ -5,7 +5,7 @@ x: one estimate goes to all and L x L sums come back. There ``ascent`` is the se
 how one agent answers an estimate, with the iteration that finds noise, and ``free`` has stacks of agents.
 """
 
-from veilnet.designs.power.ascent import AscentSearch, PowerCrowd, relative_gap
+from veilnet.designs.power.ascent import AscentSearch, relative_gap
 from veilnet.designs.power.free import Agents, FreeStack
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan, wanted_columns
 
@@ -14,7 +14,6 @@ __all__ = [
     "Agents",
     "AscentSearch",
     "FreeStack",
-    "PowerCrowd",
     "power_plan",
     "relative_gap",
     "wanted_columns",

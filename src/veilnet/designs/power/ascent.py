@@ -36,24 +36,6 @@ _ROUNDING = 1e-15
 _STATED = 0.1  # by what part rounding may change a bound that is still stated
 
 
-class PowerCrowd:
-    """All agents that may add noise.
-
-    summed: one pass over all, in stacks of agents, each a :class:`FreeStack`; nothing where there is no such agent.
-    """
-
-    def __init__(self, summed: Summing) -> None:
-        self.summed = summed
-
-    def withheld(self, estimate: Array) -> Array:
-        """Δ, (L, L), when all answer an estimate E, (L, r)."""
-        return sum(self.summed(withheld, estimate), np.zeros((len(estimate), len(estimate))))
-
-    def left_open(self, asked: Array, estimate: Array) -> Array:
-        """(Σ λ_max(∇_i), Σ <∇_i, X_i>) where X_i answer one estimate, by another."""
-        return sum(self.summed(left_open, asked, estimate), np.zeros(2))
-
-
 @dataclass(frozen=True, eq=False)
 class Reached:
     """Where the noise of all agents is after one pass.
@@ -119,12 +101,12 @@ def relative_gap(value: float, upper_bound: float) -> float:
 class AscentSearch:
     """The search among all agents.
 
-    crowd:  the agents.
+    summed: one pass over all that may add noise, in stacks, each a :class:`FreeStack`; nothing where there is none.
     wanted: G', (L, r), the private rows, each parameter's divided by the root of its raw error.
     """
 
-    def __init__(self, crowd: PowerCrowd, wanted: Array, progress: Progress | None = None) -> None:
-        self._crowd, self._wanted, self._tell = crowd, wanted, Teller(progress)
+    def __init__(self, summed: Summing, wanted: Array, progress: Progress | None = None) -> None:
+        self._summed, self._wanted, self._tell = summed, wanted, Teller(progress)
         self._passes, self._upper = 0, float("inf")
 
     def run(self, relative_gap: float = RELATIVE_GAP, most_passes: int = MOST_PASSES) -> Ascent:
@@ -156,17 +138,18 @@ class AscentSearch:
         return Ascent(best.privacy, upper, self._passes, interrupted, best.estimate)
 
     def _reach(self, estimate: Array) -> Reached:
-        withheld = self._crowd.withheld(estimate)
+        length = len(estimate)
+        delta = sum(self._summed(withheld, estimate), np.zeros((length, length)))
         self._passes += 1
-        values, vectors = np.linalg.eigh(np.eye(len(withheld)) - (withheld + withheld.T) / 2)
+        values, vectors = np.linalg.eigh(np.eye(length) - (delta + delta.T) / 2)
         values = np.maximum(values, _ROUNDING)
-        kept = estimate - withheld @ estimate
+        kept = estimate - delta @ estimate
         best = vectors @ ((vectors.T @ self._wanted) / values[:, None])
         beyond = best - estimate
         return Reached(
             estimate,
             best,
-            privacy=float(np.sum((withheld @ self._wanted) * best)),
+            privacy=float(np.sum((delta @ self._wanted) * best)),
             value=float(np.sum(estimate * (estimate - kept)) - np.sum((estimate - self._wanted) ** 2)),
             gradient=kept - self._wanted,
             slack=float(np.sum(values[:, None] * (vectors.T @ beyond) ** 2)),
@@ -188,7 +171,7 @@ class AscentSearch:
 
     def _bound(self, there: Reached) -> float:
         """By how much the best noise may exceed what is reached; the least bound is kept."""
-        most, present = self._crowd.left_open(there.estimate, there.best)
+        most, present = sum(self._summed(left_open, there.estimate, there.best), np.zeros(2))
         self._passes += 1
         excess = max(0.0, float(most - present))
         self._upper = min(self._upper, there.privacy + excess)

@@ -9,8 +9,9 @@ of them answer (:mod:`veilnet.designs.power.ascent`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,7 @@ from veilnet._core.stacks import summed
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer_stacks import SanitizerStack
-from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
+from veilnet.designs.power.ascent import Ascent, AscentSearch, relative_gap
 from veilnet.designs.power.dense import noise_of_few
 from veilnet.designs.power.free import Agents
 from veilnet.model.network import Network
@@ -86,55 +87,37 @@ def by_agent(network: Network, values: Array) -> Mapping[str, float]:
 _ROUNDING = 1e-14  # of a unit row: what is left of one that the public rows see
 
 
-class NetworkCrowd(PowerCrowd):
-    """All agents of a network in one piece; common disturbances count as parameters."""
-
-    def __init__(self, verdict: Verdict, power: Array) -> None:
-        super().__init__(self._summed)
-        apart = verdict.network.common_apart
-        shares = verdict.shares
-        self._network = verdict.network
-        self._change = apart.in_raw_coordinates(np.eye(apart.L))
-        self._groups = [
-            Agents(
-                apart.blocks.take(apart.H, group.agents), roots, rows, shares.ranks[group.agents],
-                power[group.agents],
-            )
-            for group, roots, rows in zip(
-                apart.blocks.groups, apart.R.own_roots(), shares.rows, strict=True
-            )
-        ]  # fmt: skip
-        self._free = [stack for group in self._groups for stack in group.free(self._change)]
-        self.wanted = wanted_columns(
-            apart.in_raw_coordinates(apart.U), map(apart.in_raw_coordinates, apart.private.values())
-        )
-
-    @property
-    def agents(self) -> int:
-        """How many agents there are."""
-        return self._network.S
-
-    def _summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
-        return summed(self._free, answer, *asked)
-
-    def sanitizers(self, estimate: Array) -> tuple[Mechanisms, Array]:
-        """What all send whose noise answers an estimate, and the power each of them uses, (S,)."""
-        self._free = []  # what the search needed has served
-        used = np.zeros(self._network.S)
-        stacks = []
-        for group, agents in zip(self._network.blocks.groups, self._groups, strict=True):
-            rows, variances, used[group.agents] = agents.sending(self._change, estimate)
-            stacks.append(SanitizerStack(group.agents, rows, variances if np.any(variances) else None))
-        return Mechanisms(self._network, stacks), used
-
-
 def noise_of_many(
     verdict: Verdict, power: Array, progress: Progress | None
 ) -> tuple[Mechanisms, Array, Ascent]:
-    """The noise within the powers, (S,), that hides most in total: what all send, the power used, how found."""
-    crowd = NetworkCrowd(verdict, power)
-    found = AscentSearch(crowd, crowd.wanted, progress).run()
-    return (*crowd.sanitizers(found.estimate), found)
+    """The noise within the powers, (S,), that hides most in total: what all send, the power used, how found.
+
+    Common disturbances count as parameters.
+    """
+    network, shares = verdict.network, verdict.shares
+    apart = network.common_apart
+    change = apart.in_raw_coordinates(np.eye(apart.L))
+    groups = [
+        Agents(
+            apart.blocks.take(apart.H, group.agents),
+            roots,
+            rows,
+            shares.ranks[group.agents],
+            power[group.agents],
+        )
+        for group, roots, rows in zip(apart.blocks.groups, apart.R.own_roots(), shares.rows, strict=True)
+    ]
+    free = [stack for group in groups for stack in group.free(change)]
+    wanted = wanted_columns(
+        apart.in_raw_coordinates(apart.U), map(apart.in_raw_coordinates, apart.private.values())
+    )
+    found = AscentSearch(partial(summed, free), wanted, progress).run()
+    free.clear()  # what the search needed has served
+    used, stacks = np.zeros(network.S), []
+    for group, agents in zip(network.blocks.groups, groups, strict=True):
+        rows, variances, used[group.agents] = agents.sending(change, found.estimate)
+        stacks.append(SanitizerStack(group.agents, rows, variances if np.any(variances) else None))
+    return Mechanisms(network, stacks), used, found
 
 
 def wanted_columns(public: Array, private: Iterable[Array]) -> Array:
