@@ -42,7 +42,6 @@ from veilnet.designs.many import (
     Rule,
     evenly,
     mixed_answers,
-    search_closed_forms,
     standing_for,
 )
 from veilnet.designs.power import Agents, AscentSearch, FreeStack, relative_gap, wanted_columns
@@ -186,7 +185,7 @@ class PartsTradeoff:
         with one_thread():
             sample = standing_for(form, chosen.stacks, chosen.stand_for)
             self._search = ManySearch(crowd, sample, options, EFFORT)
-            search_closed_forms(self._search, form, np.ones(len(self._names), bool))
+            self._search.know_closed_forms(form, np.ones(len(self._names), bool))
         self.ceiling = dict(zip(self._names, self._search.ceiling.tolist(), strict=True))
 
     def keeping(self, asked: Asked, limit: Mapping[str, float]) -> Asked:

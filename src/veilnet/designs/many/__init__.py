@@ -17,7 +17,6 @@ from veilnet.designs.many.curve import (
     ManySearch,
     are_many,
     evenly,
-    search_closed_forms,
     standing_for,
 )
 from veilnet.designs.many.descent import Effort
@@ -37,6 +36,5 @@ __all__ = [
     "are_many",
     "evenly",
     "mixed_answers",
-    "search_closed_forms",
     "standing_for",
 ]

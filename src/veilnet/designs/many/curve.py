@@ -70,15 +70,21 @@ class ManySearch:
         """The privacies of silence."""
         return self._all.limit
 
-    def know(self, recipe: Rule) -> None:
-        """Keep what all answer by a recipe, for every question."""
-        self._all.add([recipe])
+    def know_closed_forms(self, form: StandardForm, asked: Booleans) -> None:
+        """Know what it is to tell nothing of what is asked about.
 
-    def know_hiding(self, asked: Booleans) -> None:
-        """Keep what it is to hide directions of x altogether, the cheapest way found for the sample.
+        Where a prior knows every direction of x, that has a formula, kept for every question. Where it does not, some
+        are hidden altogether, the cheapest way found for the sample. No search begins there, where nothing presses
+        and prices say nothing; it is what any answer has to beat.
 
-        No search begins there, where nothing presses and prices say nothing; it is what any answer has to beat.
+        form:  of all agents.
+        asked: about which private parameters.
         """
+        if null_space(form.information, rcond=1e-11).shape[1] == 0:
+            private = np.concatenate([rows for rows, each in zip(form.private, asked, strict=True) if each])
+            known = np.linalg.solve(form.information, private.T)
+            self._all.add([Rule.withhold(known / np.linalg.norm(known, axis=0))])
+            return
         for directions in hiding_directions(self._sample.form, asked, self._seed)[:1]:
             self._hiding_all = Rule.withhold(directions).in_coordinates(self._sample.change)
 
@@ -156,7 +162,7 @@ class ManyCurve(Levels):
     @cached_property
     def _search(self) -> ManySearch:
         search = ManySearch(self._crowd, sample_of(self._form), self._options)
-        search_closed_forms(search, self._form, self.asked)
+        search.know_closed_forms(self._form, self.asked)
         return search
 
     def at(self, level: float) -> JointResult:
@@ -182,19 +188,6 @@ class ManyCurve(Levels):
             found.interrupted or self._search.stopped,
             [(loss, float(np.min(privacy[asked > 0] / asked[asked > 0]))) for loss, privacy in found.history],
         )
-
-
-def search_closed_forms(search: ManySearch, form: StandardForm, asked: Booleans) -> None:
-    """Let the search know what it is to tell nothing of what is asked about.
-
-    Where a prior knows every direction of x, that has a formula; where it does not, some are hidden altogether.
-    """
-    if null_space(form.information, rcond=1e-11).shape[1] == 0:
-        private = np.concatenate([rows for rows, chosen in zip(form.private, asked, strict=True) if chosen])
-        known = np.linalg.solve(form.information, private.T)
-        search.know(Rule.withhold(known / np.linalg.norm(known, axis=0)))
-    else:
-        search.know_hiding(asked)
 
 
 SAMPLE_ENTRIES = 24_000
