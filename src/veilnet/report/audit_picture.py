@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from veilnet._core.words import plus_minus
 from veilnet.auditing.row import Row
 from veilnet.report.html import Html, shown, table
+from veilnet.report.stream_section import lines_picture, table_of_lines
 from veilnet.report.svg import figure, label, line, mark, nice_ticks, picture, width_of
 
 _WIDTH, _ROW, _TOP = 560.0, 26.0, 34.0
@@ -71,6 +75,27 @@ def attack_figure(name: str, rows: Sequence[Row]) -> Html:
         f"Errors on {shown(name)} beside guessing: left of the triangle, more is learned than promised.{more}"
     )
     return figure(attack_picture(name, rows), caption, same, class_="wide")
+
+
+def estimates_on(rows: Sequence[Row]) -> list[Row]:
+    """The findings that compared a public estimate with the truth of the user's own rows."""
+    return [row for row in rows if row.figures.get("truth") and row.figures.get("estimate")]
+
+
+def estimate_figure(row: Row) -> Html:
+    """A public estimate from what is sent beside the truth, over the first rows of the user's log."""
+    name = shown(str(row.figures["estimated"]))
+    lines = {
+        words: np.array(row.figures[key], float)
+        for words, key in (("truth", "truth"), ("from what is sent", "estimate"))
+    }
+    error = float(np.sqrt(np.nanmean((lines["from what is sent"] - lines["truth"]) ** 2)))
+    unit = str(row.figures.get("unit", ""))
+    title = f"{name} in your rows: from what is sent the centre errs by {plus_minus(error, unit)}."
+    caption = (
+        f"{name} in the first {len(lines['truth'])} rows of your log: the truth, and the centre's estimate."
+    )
+    return figure(lines_picture(title, unit, lines), caption, table_of_lines(name, lines), class_="wide")
 
 
 def _attacker(row: Row) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from veilnet.auditing.report import AuditReport, Row, outcome
-from veilnet.report.audit_picture import attack_figure, attacks_on
+from veilnet.report.audit_picture import attack_figure, attacks_on, estimate_figure, estimates_on
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import names_of
 
@@ -107,6 +107,7 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
                 attack_figure(name, rows)
                 for name, rows in list(attacks_on(report.rows).items())[:_MOST_PICTURES]
             ),
+            *(estimate_figure(row) for row in estimates_on(report.rows)[:_MOST_PICTURES]),
             element("ul", *listed) if listed else None,
             _summary(report),
             details(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from veilnet._core.types import Array
@@ -48,35 +50,41 @@ def _one(track: Track) -> Html:
 
 
 _LEFT = 46.0
+_KINDS = {"truth": "truth", "from raw readings": "from-raw", "from what is sent": "from-sent"}
 _EVERY = 8  # rows of the table
 
 
 def track_picture(track: Track) -> Html:
     """The truth thin, the estimate from raw readings dashed, that from what is sent thick."""
-    lines = (track.truth, track.from_raw, track.from_sent)
-    values = np.concatenate(lines)
+    return lines_picture(_title(track), track.unit, track.lines, key=track.private)
+
+
+def lines_picture(title: str, unit: str, lines: Mapping[str, Array], *, key: bool = False) -> Html:
+    """Values over rows, as many of each.
+
+    lines: "truth", "from raw readings" and "from what is sent", or some of these -> values; a gap is left open.
+    key:   whether the picture is of something private.
+    """
+    values, count = np.concatenate(list(lines.values())), len(lines["truth"])
     values = values[np.isfinite(values)]
     low, high = (float(np.min(values)), float(np.max(values))) if values.size else (0.0, 1.0)
     margin = 0.05 * (high - low) or 1.0
-    frame = Frame((0, len(track.truth) - 1), (low - margin, high + margin), left=_LEFT, top=44)
-    marks = [*_legend(track.unit), *frame.levels()]
-    for row in range(0, len(track.truth), 24):
+    frame = Frame((0, count - 1), (low - margin, high + margin), left=_LEFT, top=44)
+    marks = [*_legend(unit, lines), *frame.levels()]
+    for row in range(0, count, max(24, count // 4)):
         marks.append(label(frame.x(row), frame.height - 16, f"row {row + 1}", class_="small"))
-    for values_of, kind in zip(lines, ("truth", "from-raw", "from-sent"), strict=True):
+    for words, shown_values in lines.items():
+        runs = _runs(shown_values)
         marks += [
-            path([frame.at(row, float(values_of[row])) for row in run], kind) for run in _runs(values_of)
+            path([frame.at(row, float(shown_values[row])) for row in run], _KINDS[words]) for run in runs
         ]
-    return picture(_title(track), frame.width, frame.height, marks, key=track.private)
+    return picture(title, frame.width, frame.height, marks, key=key)
 
 
-def _legend(unit: str) -> list[Html]:
+def _legend(unit: str, lines: Iterable[str]) -> list[Html]:
     marks, x = [], _LEFT
-    for kind, words in (
-        ("truth", "truth"),
-        ("from-raw", "from raw readings"),
-        ("from-sent", "from what is sent"),
-    ):
-        marks += [line(x, 14, x + 26, 14, kind), label(x + 32, 18, words, class_="small")]
+    for words in lines:
+        marks += [line(x, 14, x + 26, 14, _KINDS[words]), label(x + 32, 18, words, class_="small")]
         x += 44 + 6.1 * len(words)
     return [*marks, label(4, 36, shown(unit), class_="small")] if unit else marks
 
@@ -108,12 +116,14 @@ def _title(track: Track) -> str:
 
 def track_table(track: Track) -> Html:
     """Every eighth row."""
+    return table_of_lines(f"Simulated {shown(track.name)}", track.lines)
+
+
+def table_of_lines(what: str, lines: Mapping[str, Array]) -> Html:
+    """The same values, every eighth row."""
+    count = len(lines["truth"])
     rows = [
-        (
-            str(row + 1),
-            *(number(float(values[row])) for values in (track.truth, track.from_raw, track.from_sent)),
-        )
-        for row in range(0, len(track.truth), _EVERY)
+        (str(row + 1), *(number(float(each[row])) for each in lines.values()))
+        for row in range(0, count, _EVERY)
     ]
-    columns = ("row", "truth", "from raw readings", "from what is sent")
-    return table(f"Simulated {shown(track.name)}, every {_EVERY}th row", columns, rows, numeric=(1, 2, 3))
+    return table(f"{what}, every {_EVERY}th row", ("row", *lines), rows, numeric=range(1, 1 + len(lines)))

@@ -38,6 +38,13 @@ class Track:
     from_raw: Array
     from_sent: Array
 
+    @property
+    def lines(self) -> dict[str, Array]:
+        """All three, by what they are called."""
+        return {
+            "truth": self.truth, "from raw readings": self.from_raw, "from what is sent": self.from_sent
+        }  # fmt: skip
+
 
 def simulated_tracks(plan: Plan) -> list[Track]:
     """A track for each row of every public and private parameter; none where that would take too long."""

@@ -19,6 +19,7 @@ from veilnet.model.network import Network
 
 _TENTH = 1.1  # a public error has to be larger than promised by more than this
 _DOUBLE = 0.5  # and twice as much has to be seen, or the row cannot tell
+_DRAWN = 288  # rows of a public estimate and its truth that are kept for a picture
 _TOO_FEW = "These rows are too few, or too much alike, to see an error twice as large as promised."
 
 
@@ -119,6 +120,8 @@ def public_row(
     verdict: Judgement = "fail" if beaten < chance else "ok" if reach <= _DOUBLE else "cannot tell"
     why = _TOO_FEW if verdict == "cannot tell" else ""
     figures = _tested(against, beaten, chance) | {"guessing": spread, "tested rows": float(len(squares))}
+    drawn = {"truth": truth[:_DRAWN, 0].tolist(), "estimate": (truth + errors)[:_DRAWN, 0].tolist()}
+    figures = {**figures, **drawn, "estimated": name, "unit": unit_of(network, name)}
     shown = units.shown(spread, None, promised, found)
     interval = mean_of(squares, skewed=True).interval(CONFIDENCE)
     what = f"public estimate of {name}"
