@@ -92,9 +92,8 @@ def _of_streams(report: CalibrationReport) -> bool:
 
 def _carried(report: CalibrationReport, reading: ReadingReport) -> bool:
     """Whether the network is of a stream in which this reading's noise carries over: then promises count it."""
-    return (
-        report.stream is not None and report.stream.used and report.stream.readings[reading.name].memory > 0
-    )
+    streams = report.stream if _of_streams(report) else None
+    return streams is not None and streams.readings[reading.name].memory > 0
 
 
 def _about_outliers(outliers: Sequence[Outlier]) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ from scipy.special import ndtri, stdtrit
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array, Integers
 from veilnet.calibration.building import Builder
-from veilnet.calibration.linear_model import LinearModel, fit_linear
+from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.predictive import Widening
 from veilnet.calibration.promises import moved_stream
 from veilnet.calibration.rows import Rows
@@ -103,13 +103,7 @@ def _errors_of(
     others = np.ones(len(rows), bool)
     others[block] = False
     try:
-        own = builder.rounded(
-            fit_linear(
-                rows.readings[others],
-                rows.parameters[others],
-                shrinkages=(model.noise_shrinkage, model.prior_shrinkage),
-            )
-        )
+        own = builder.rounded(model.again(rows.readings[others], rows.parameters[others]))
         moved = None if stream is None else wider.of_stream(moved_stream(model, own, stream))
         network = builder.network(wider.of_model(own), moved)
         centre = Fusion(messages_of(network, {}))

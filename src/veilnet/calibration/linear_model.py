@@ -40,6 +40,10 @@ class LinearModel:
     prior_shrinkage: float
     residuals: Array
 
+    def again(self, readings: Array, parameters: Array) -> LinearModel:
+        """The model of other rows, shrunk as much."""
+        return fit_linear(readings, parameters, shrinkages=(self.noise_shrinkage, self.prior_shrinkage))
+
 
 def fit_linear(
     readings: Array, parameters: Array, *, least: float = 0.0, shrinkages: tuple[float, float] | None = None

@@ -33,7 +33,7 @@ import numpy as np
 
 from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
-from veilnet.calibration.linear_model import LinearModel, fit_linear
+from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.noise_memory import NoiseMemory, with_memories
 from veilnet.calibration.stream_model import FittedStream, contracting
 
@@ -143,13 +143,7 @@ def _repeated(
     noise += _drawn(rng, noise.shape[:2], colour.floor)
     errors = []
     for one_x, one_noise in zip(x, noise, strict=True):
-        found = widened.of_model(
-            fit_linear(
-                one_x @ model.observe.T + one_noise,
-                one_x,
-                shrinkages=(model.noise_shrinkage, model.prior_shrinkage),
-            )
-        )
+        found = widened.of_model(model.again(one_x @ model.observe.T + one_noise, one_x))
         errors.append(
             _errors(found, model.observe, carried + colour.floor, model.covariance, asked, prior=prior)
         )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.types import Array, Booleans, Integers
+from veilnet._core.types import AnyArray, Array, Booleans, Integers
 from veilnet.calibration.likelihood import noise_likelihood, row_likelihood, transition_likelihood
 from veilnet.calibration.linear_model import LinearModel, determined, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, fit_memory
@@ -130,7 +130,7 @@ def fit_transition(
     return contracting(root, left * np.minimum(singular, 1.0 - 1.0 / (before.size + 1)) @ right)
 
 
-def contracting(root: Array, contraction: Array) -> tuple[Array, Array]:
+def contracting(root: AnyArray, contraction: AnyArray) -> tuple[Array, Array]:
     """(A, Q) of M in the units of a row, whose covariance is root root'."""
     transition = np.linalg.solve(root.T, (root @ contraction).T).T
     renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import refuse_unknown, unknown
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.gate import Gate, by_who_sent
+from veilnet.centre.gate import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.rows import RowFusion
@@ -33,7 +33,6 @@ from veilnet.centre.streams.adding_up import Adder, SumFusion
 from veilnet.centre.streams.fusing import Follower, StreamFusion
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
-from veilnet.centre.streams.tracking import StreamGate
 from veilnet.centre.sum_parts import SumParts
 from veilnet.centre.summing import added_up, without
 
@@ -49,19 +48,7 @@ class HasMessages(Protocol):
         """The model of what the agents send."""
 
 
-class _Fuser(Protocol):
-    """What estimates from one kind of messages: rows, a stream, or the sum of very many agents."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it follows rows: then it has ``follow`` and ``update`` too."""
-
-    @property
-    def gate(self) -> Gate | StreamGate | None:
-        """What tests messages before they are used."""
-
-    def estimate(self, stacked: Array, lag: int | None) -> Estimate:
-        """All rows (T, M), each from those up to ``lag`` rows later, None for all."""
+_Fuser: TypeAlias = RowFusion | StreamFusion | SumFusion
 
 
 def _fuser(model: Messages, gate: float | None, history: int, *, keep: bool) -> _Fuser:

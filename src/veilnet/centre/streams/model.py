@@ -9,8 +9,8 @@ numbers are exact only up to it, and a filter that believed them further would b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -150,11 +150,16 @@ class StreamModel(StateSpace):
 
     def numbers(self) -> list[Array]:
         """Everything else in it."""
-        return [
-            self.transition, self.noise, self.drive[:, None], self.observe, self.floor, self.expected[:, None],
-            self.start, self.start_mean[:, None], self.public, self.public_expected[:, None],
-            *self.starts.values(), *(rows for each in self.sums.values() for rows in each.numbers()),
-        ]  # fmt: skip
+        sums = (rows for each in self.sums.values() for rows in each.numbers())
+        return [*arrays_of(self), *self.starts.values(), *sums]
+
+
+def arrays_of(model: Any) -> Iterator[Array]:
+    """The arrays among the fields of a model, as rows: numbers of a vector count each by its own scale."""
+    for each in fields(model):
+        value = getattr(model, each.name)
+        if isinstance(value, np.ndarray):
+            yield value[:, None] if value.ndim == 1 else value
 
 
 def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> StreamModel:

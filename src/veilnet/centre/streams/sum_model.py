@@ -13,8 +13,9 @@ grids is part of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, sends_all, share_weights
-from veilnet.centre.streams.model import vague_start
+from veilnet.centre.streams.model import arrays_of, vague_start
 from veilnet.model.fitted import HeldOut
 from veilnet.model.network import Network
 
@@ -131,10 +132,7 @@ class SumModel:
 
     def numbers(self) -> Iterator[Array]:
         """Everything else in it."""
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, np.ndarray):
-                yield np.atleast_2d(value)
+        yield from arrays_of(self)
         for stack in self.stacks:
             yield stack.places[:, None].astype(float)
             for array in (stack.weights, stack.gains, stack.seen):
@@ -228,10 +226,6 @@ def _shares(
 def _joined(pieces: list[SharesOfStack]) -> SharesOfStack:
     if len(pieces) == 1:
         return pieces[0]
-    return SharesOfStack(
-        places=np.concatenate([piece.places for piece in pieces]),
-        weights=np.concatenate([piece.weights for piece in pieces]),
-        gains=np.concatenate([piece.gains for piece in pieces]),
-        seen=np.concatenate([piece.seen for piece in pieces]),
-        telling=pieces[0].telling,
-    )
+    stacked = ("places", "weights", "gains", "seen")
+    every: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in pieces]) for name in stacked}
+    return replace(pieces[0], **every)
