@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from helpers.said import says
 from veilnet.cli._mosquitto import Broker
 from veilnet.live.broker import BrokerPlan
 from veilnet.live.centre import Taken
-from veilnet.live.centre_store import CentreStore
+from veilnet.live.centre_store import CentreStore, CopiedRows
 from veilnet.live.keys import make_keys
 from veilnet.live.lease import Copies, Follow, Leading, Lease, LeaseQuestion, Word, Wording
 from veilnet.live.seals import EstimateSigner, make_seals
+from veilnet.live.standby import Standby
 
 pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -206,6 +208,22 @@ def test_a_standby_takes_over_only_where_the_lease_still_names_it(
     assert bool(table.leading.lost) == (not still_named)
 
 
+def test_a_centre_that_went_on_alone_before_the_claim_stays_the_one(store: CentreStore) -> None:
+    """Between question and claim it no longer named the standby, and may have acknowledged what that one lacks."""
+    named = replace(other_lease(3), follower=b"standby.")
+    alone = replace(named, count=9, follower=b"")
+    table = Table(store, expected=named)
+    table.leading.begin()
+    table.leading.hear(named, 0.0)
+    table.back(0.0)
+    claim = table.said.pop()
+    table.leading.hear(alone, 0.1)
+    table.leading.hear(claim, 0.1)
+    assert not table.leading.holds(0.2)
+    says(table.leading.lost, "another centre", "term 3")
+    assert table.said == [alone]  # what is retained
+
+
 def test_a_renewal_of_the_connection_before_says_nothing_of_this_one(store: CentreStore) -> None:
     """It is retained, and may name a standby that lacks what was committed since."""
     table = Table(store)
@@ -278,6 +296,60 @@ def test_a_copy_of_a_store_has_its_rows_and_estimates_by_the_same_bits(tmp_path:
             )
     assert tables[0] == tables[1]
     assert len(tables[0][0]) == 5 * len(readings)
+
+
+def test_a_copy_that_names_an_unknown_plan_leaves_no_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after it must not stand for all: the standby would say that it has everything."""
+    wired = Wired(tmp_path, house_plan())
+    _, readings = house_readings(wired.plan, 2)
+    agents = list(readings)
+    batches = []
+    for epoch in (1, 2):
+        for agent, own in readings.items():
+            wired.agents[agent].take([epoch], own[epoch - 1 : epoch])
+        wired.hand_over()
+        batches.append(wired.centre.store.wrote)
+    keys = make_keys(tmp_path / "keys", agents, standby=True).keys
+    make_seals(keys, agents)
+    wording, told = Wording(EstimateSigner(keys.centre, TOPICS), TOPICS), list[str]()
+    with CentreStore(tmp_path / "copy.sqlite") as copy:
+        copy.take_up(wired.id, agents, wired.document)
+        standby = Standby(copy, TOPICS, keys.standby, ("127.0.0.1", 1), LENGTH, say=told.append)
+        said = list[Word | None]()
+        monkeypatch.setattr(
+            standby, "publish", lambda each: said.extend(wording.read(one.payload) for one in each)
+        )
+
+        def hear(*words: Word) -> None:
+            for word in words:
+                standby.hear(TOPICS.lease, bytes(wording.said(word).payload))
+            standby._take()
+            assert not standby._decide(time.monotonic())
+
+        def copies(rows: CopiedRows, run: bytes) -> Copies:
+            return Copies(run, 3, rows.batch, True, rows.messages, rows.estimates, [])
+
+        standby.begin()
+        hear(LeaseQuestion(standby._run), replace(other_lease(3), name="@centre"))
+        first = said[-1]
+        assert first == Follow(standby._run, 0)
+        unknown = [(row[0], "f" * 64, *row[2:]) for row in batches[0].messages]
+        stranger = CopiedRows(batches[0].batch, unknown, [])
+        hear(copies(stranger, first.run), copies(batches[1], first.run))
+        assert copy.last_batch == 0
+        says(told[-1], "plan that is not here", "center.json")
+        assert first == said[-1]
+        standby._again = 0.0
+        hear()
+        again = said[-1]
+        assert isinstance(again, Follow)
+        assert (again.run != first.run, again.batch) == (True, 0)
+        hear(copies(wired.centre.store.since(0), again.run))
+        assert copy.last_batch == wired.centre.store.last_batch == 2
+        assert sorted(copy.since(0).messages) == sorted(wired.centre.store.since(0).messages)
+    wired.close()
 
 
 def test_what_was_taken_and_never_acknowledged_reaches_the_other_before_it_is(tmp_path: Path) -> None:

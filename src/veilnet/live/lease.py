@@ -194,6 +194,9 @@ class Leading:
             self._lose_to(word)
         elif word.term == self._term:
             self._renew(now)  # ours came first, and has to be what is retained
+        elif self._heard is None and not self._may_follow(word):
+            self._say(word)  # it went on without this one before it could hear the claim: it stays the one
+            self._lose_to(word)
 
     def _lose_to(self, word: Lease) -> None:
         self.lost = (
@@ -206,19 +209,21 @@ class Leading:
         """All that was said before is known."""
         seen = self._seen
         if self._term == 0:
-            if not (seen is None or seen.holder == self._store.id or self._expected_is(seen)):
+            if seen is not None and not self._may_follow(seen):
                 self._lose_to(seen)
                 return
             self._term = 1 if seen is None else seen.term + 1
             self._since = self._store.last_batch
         self._renew(now)
 
-    def _expected_is(self, seen: Lease) -> bool:
-        """Whether the lease that ran out still is what it was: one that came back may go on without its standby."""
+    def _may_follow(self, seen: Lease) -> bool:
+        """Whether a lease is of this store, or still what it was when it ran out: its holder may go on alone."""
+
+        def marks(lease: Lease) -> tuple[int, bytes, bytes]:
+            return lease.term, lease.run, lease.follower
+
         expected = self._expected
-        return expected is not None and (seen.term, seen.run, seen.follower) == (
-            *(expected.term, expected.run, expected.follower),
-        )
+        return seen.holder == self._store.id or (expected is not None and marks(seen) == marks(expected))
 
     def _renew(self, now: float) -> None:
         self._count += 1

@@ -164,6 +164,9 @@ class Standby(Connection):
                 f"the centre goes by a plan that is not here ({plan[:16]}), so it cannot be followed: replace "
                 "center.json here too"
             )
+            self._run = secrets.token_bytes(
+                8
+            )  # another run, which gets all since: what comes next is not all
         elif word.whole:
             self._answer(time.monotonic())
 
