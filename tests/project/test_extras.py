@@ -102,7 +102,7 @@ USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("sign", "securesystemslib", imported("veilnet.io.signing")),
     ("sign", "cryptography", imported("veilnet.io.signing")),
     ("cluster", "distributed", called("veilnet.cluster.running:_distributed")),
-    ("live", "paho", called("veilnet.live.connecting:make_client", "kitchen", None)),
+    ("live", "paho", imported("veilnet.live.connecting")),
     ("live", "cryptography", imported("veilnet.live.keys")),
     ("studio", "uvicorn", called("veilnet.studio.loopback:serve", None, started=print)),
     ("stonesoup", "stonesoup", imported("veilnet.adapters.stone_soup")),

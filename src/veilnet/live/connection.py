@@ -12,14 +12,11 @@ import select
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, nonsense
+from veilnet.live.connecting import KEEPALIVE, Address, SteadyClient, hang_up, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.neighbours import Publication
-
-if TYPE_CHECKING:
-    from paho.mqtt.client import Client
 
 MOST_AT_ONCE = 2000  # messages in one transaction
 _PAUSE = (0.2, 5.0)  # seconds between attempts to connect: the first, and at most
@@ -43,7 +40,7 @@ class Connection:
     ) -> None:
         self._credentials, self._address, self._say, self._will = credentials, address, say, will
         self.name = credentials.identity()
-        self._client: Client | None = self._new_client()  # None between two connections
+        self._client: SteadyClient | None = self._new_client()  # None between two connections
         self.arrived: list[tuple[str, bytes]] = []
         self._mids: list[int] = []
         self._messages = 0  # that ever arrived
@@ -52,7 +49,7 @@ class Connection:
         self._explained = False  # it was said why there is no connection
         self.connected = False
 
-    def _new_client(self) -> Client:
+    def _new_client(self) -> SteadyClient:
         client = make_client(self.name, self._credentials, manual_ack=True)
         client.on_connect, client.on_subscribe = self._on_connect, self._on_subscribe
         client.on_publish, client.on_message = self._on_publish, self._on_message

@@ -274,6 +274,12 @@ class Authority:
 def _unsigned(key: Any, name: Any, issuer: Any, start: datetime, end: datetime, *, is_authority: bool) -> Any:
     """What every certificate of the network says."""
     limits = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
+    purposes = (  # to sign certificates, or to prove who one is
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+        "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
+    mine = {"key_cert_sign", "crl_sign"} if is_authority else {"digital_signature"}
+    usage = x509.KeyUsage(**{purpose: purpose in mine for purpose in purposes})
     return (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -283,7 +289,7 @@ def _unsigned(key: Any, name: Any, issuer: Any, start: datetime, end: datetime, 
         .not_valid_before(start - _SKEW)
         .not_valid_after(end)
         .add_extension(limits, critical=True)
-        .add_extension(_key_usage(signs_certificates=is_authority), critical=True)
+        .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
@@ -327,21 +333,6 @@ def _hosts_of(certificate: x509.Certificate) -> set[str]:
     except x509.ExtensionNotFound:
         return set()
     return {str(each.value) for each in names}
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """What a key is for: to sign certificates, or to prove who one is."""
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _read_certificate(path: Path) -> x509.Certificate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
+from veilnet.live.connecting import Address, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed
 from veilnet.live.seals import EstimateReader
@@ -42,13 +42,9 @@ class Reader:
         self._topic = topics.history if history else topics.estimates
         self._history, self._address, self._say, self._estimated = history, address, say, estimated
         self._opening = EstimateReader(credentials, topics)
-        self._ended = False
         self.refused = 0
         self._client = make_client(
-            credentials.identity(),
-            credentials,
-            stumbled=lambda error: say(nonsense(error)),
-            ended=lambda: self._ended,
+            credentials.identity(), credentials, stumbled=lambda error: say(nonsense(error))
         )
         self._client.on_connect = self._on_connect
         self._client.on_connect_fail = lambda *_: say("no connection to the broker; trying again")
@@ -56,15 +52,12 @@ class Reader:
 
     def start(self) -> Reader:
         """Connect, as soon as there is a broker, and listen."""
-        self._client.connect_async(*self._address, keepalive=KEEPALIVE, clean_start=True)
-        self._client.loop_start()
+        self._client.begin(self._address)
         return self
 
     def stop(self) -> None:
         """Disconnect."""
-        self._ended = True
-        self._client.disconnect()
-        self._client.loop_stop()
+        self._client.finish()
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:

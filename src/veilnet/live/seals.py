@@ -162,7 +162,7 @@ class EstimateSigner:
 
     def between_centres(self, content: bytes) -> bytes:
         """What one centre says to the other of this network: nobody else can."""
-        return self._secret.sign(_of_centres(content, self._topics)) + content
+        return self._secret.sign(_signed("centres", content, self._topics)) + content
 
     def from_a_centre(self, payload: bytes) -> bytes:
         """What :meth:`between_centres` was given; Malformed where no centre of this network said it."""
@@ -170,7 +170,7 @@ class EstimateSigner:
 
         signature, content = payload[:_SIGNATURE], payload[_SIGNATURE:]
         try:
-            self._secret.public_key().verify(signature, _of_centres(content, self._topics))
+            self._secret.public_key().verify(signature, _signed("centres", content, self._topics))
         except InvalidSignature:
             raise Malformed("signature") from None
         return content
@@ -181,7 +181,7 @@ class EstimateSigner:
         seconds, rest = divmod(self._last, 10**6)
         made = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:06d}Z"
         body = json.dumps({**table, "published": made}, ensure_ascii=False, allow_nan=False).encode()
-        signature = self._secret.sign(_signed(body, self._topics)).hex()
+        signature = self._secret.sign(_signed("estimate", body, self._topics)).hex()
         return body[:-1] + f', "signature": "{signature}"}}'.encode()
 
 
@@ -209,7 +209,7 @@ class EstimateReader:
             raise Malformed("malformed")
         body = found[1] + b"}"
         try:
-            self._public.verify(bytes.fromhex(found[2].decode()), _signed(body, self._topics))
+            self._public.verify(bytes.fromhex(found[2].decode()), _signed("estimate", body, self._topics))
         except InvalidSignature:
             raise Malformed("signature") from None
         table: dict[str, Any] = json.loads(body)
@@ -219,13 +219,9 @@ class EstimateReader:
         return table
 
 
-def _signed(body: bytes, topics: Topics) -> bytes:
-    """What is signed: an estimate, and whose."""
-    return b"veilnet estimate\n" + topics.root.encode() + b"\n" + body
-
-
-def _of_centres(content: bytes, topics: Topics) -> bytes:
-    return b"veilnet centres\n" + topics.root.encode() + b"\n" + content
+def _signed(use: str, content: bytes, topics: Topics) -> bytes:
+    """What is signed: for what, and for whose network."""
+    return f"veilnet {use}\n{topics.root}\n".encode() + content
 
 
 def _signing(credentials: Credentials) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.broker import ON_ITS_WAY
-from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
+from veilnet.live.connecting import Address, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal
 from veilnet.live.topics import Topics, identity
@@ -49,9 +49,7 @@ class Sender:
         self._store, self._seal, self._say = store, seal, say
         self._messages, self._acks = topics.messages(store.agent), topics.acks(store.agent)
         self._address = address
-        self._client = make_client(
-            identity(store.agent), credentials, stumbled=self._on_nonsense, ended=lambda: self._ended
-        )
+        self._client = make_client(identity(store.agent), credentials, stumbled=self._on_nonsense)
         self._client.on_connect = self._on_connect
         self._client.on_connect_fail = self._on_connect_fail
         self._client.on_disconnect = self._on_disconnect
@@ -69,8 +67,7 @@ class Sender:
 
     def start(self) -> None:
         """Connect, as soon as there is a broker, and begin."""
-        self._client.connect_async(*self._address, keepalive=KEEPALIVE, clean_start=True)
-        self._client.loop_start()
+        self._client.begin(self._address)
         self._thread.start()
 
     @property
@@ -99,8 +96,7 @@ class Sender:
         self._ended = True
         self._wake.set()
         self._thread.join()
-        self._client.disconnect()
-        self._client.loop_stop()
+        self._client.finish()
 
     # --- sending
 

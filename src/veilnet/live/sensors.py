@@ -30,7 +30,7 @@ from veilnet.io.agent_store import CLOCKS_SET
 from veilnet.io.cells import column_of, is_missing, is_number
 from veilnet.io.row_keys import RowKey
 from veilnet.io.sources import RowSource
-from veilnet.live.connecting import HOST, KEEPALIVE, make_client, nonsense
+from veilnet.live.connecting import HOST, make_client, nonsense
 
 _FORM = "mqtt://broker/topic#field, or READING=mqtt://broker/topic#field"
 _SENSOR = re.compile(
@@ -238,15 +238,13 @@ class SensorRows(io.RawIOBase):
             client.on_disconnect = listener.on_disconnect
             client.on_subscribe = listener.on_subscribe
             client.on_message = listener.on_message
-            client.connect_async(host, port, keepalive=KEEPALIVE, clean_start=True)
-            client.loop_start()
+            client.begin((host, port))
             self._clients.append(client)
 
     def close(self) -> None:
         """Hear no more."""
         for client in self._clients:
-            client.disconnect()
-            client.loop_stop()
+            client.finish()
         self._clients.clear()
         super().close()
 
