@@ -240,7 +240,7 @@ def test_one_who_lies_is_left_out_and_the_others_go_on(
 def test_one_who_begins_many_epochs_keeps_nobody_from_theirs() -> None:
     """A member is in one epoch at a time: of 40 far ahead the last is open, and the others begin theirs."""
     desk = SumDesk("0" * 16, sums_of(Fusion(summed_plan())), wait=4.0)
-    members = Rehearsal(next(iter(desk._groups.values())).terms)
+    members = Rehearsal(desk._groups[0].terms)
     for hello in members.roster.hellos:
         desk.take(hello.agent, hello, 0.0)
     for epoch in range(1000, 1040):
@@ -250,12 +250,12 @@ def test_one_who_begins_many_epochs_keeps_nobody_from_theirs() -> None:
         desk.take(room, members.agents[room].begin(1), 0.5)
     desk.advance(1.6)
     assert [room for room, said in desk.outgoing() if isinstance(said, Sharing)] == list(ROOMS[1:])
-    assert [each.epoch for each in desk.finished()] == [1039]
+    assert [each.epoch for each in desk.ended()] == [1039]
 
 
 def test_shares_that_are_malformed_begin_no_epoch() -> None:
     desk = SumDesk("0" * 16, sums_of(Fusion(summed_plan())), wait=4.0)
-    members = Rehearsal(next(iter(desk._groups.values())).terms)
+    members = Rehearsal(desk._groups[0].terms)
     for hello in members.roster.hellos:
         desk.take(hello.agent, hello, 0.0)
     good = members.agents[LIAR].begin(1)
@@ -264,7 +264,7 @@ def test_shares_that_are_malformed_begin_no_epoch() -> None:
             desk.take(LIAR, replace(good, epoch=epoch, commitment=b""), 0.0)
     assert desk.next_deadline() is None
     desk.advance(1.6)
-    assert desk.finished() == []
+    assert desk.ended() == []
 
 
 def test_keys_that_were_met_are_known_after_a_restart(live: SummedHouse) -> None:

@@ -31,7 +31,7 @@ from veilnet.live.fusions import (
 )
 from veilnet.live.intake import DRIFT, Intake, TakenMessage
 from veilnet.live.messages import SHORT, Malformed, Message, Receipt, Seal, as_ranges
-from veilnet.live.sum_desk import EpochOfSums, SumDesk
+from veilnet.live.sum_desk import EndedSum, SumDesk
 from veilnet.live.topics import Topics
 from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_message
 
@@ -73,7 +73,7 @@ class Taken:
     receipts: list[tuple[str, Receipt]] = field(default_factory=list)
     estimates: list[Estimated] = field(default_factory=list)
     rounds: list[tuple[str, bytes]] = field(default_factory=list)
-    ended: list[EpochOfSums] = field(default_factory=list)
+    ended: list[EndedSum] = field(default_factory=list)
     new: int = 0
     duplicates: int = 0
     refused: int = 0
@@ -300,14 +300,15 @@ class Centre:
         if plan.desk is None:
             return
         plan.desk.advance(now)
-        taken.ended = plan.desk.finished()
+        taken.ended = plan.desk.ended()
         for each in taken.ended:
-            for group, values in each.sums.items():
-                epoch, since, newest = each.epoch, each.since[group], self.store.newest.get(group, 0)
-                if newest and since > 1:  # members' memories began anew then: the row before was missed
-                    self._add_sum(plan, group, since - 1, None, min(newest, since - 2), now)
-                begins = since == epoch and not newest
-                self._add_sum(plan, group, epoch, values, 0 if begins else epoch - 1, now)
+            if each.values is None:
+                continue
+            newest = self.store.newest.get(each.group, 0)
+            if newest and each.since > 1:  # members' memories began anew then: the row before was missed
+                self._add_sum(plan, each.group, each.since - 1, None, min(newest, each.since - 2), now)
+            begins = each.since == each.epoch and not newest
+            self._add_sum(plan, each.group, each.epoch, each.values, 0 if begins else each.epoch - 1, now)
         seals = dict(self._members.values())
         taken.rounds = [
             (agent, seals[agent].round(written_message(message), by_agent=False))

@@ -11,7 +11,7 @@ is named, is in no further sum. So is one whose shares do not give what it commi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.membership import Membership
 from veilnet.centre.sum_parts import SumParts
-from veilnet.sums.opening import OpenedSum, SumEpoch, TooFew
+from veilnet.sums.opening import SumEpoch, TooFew
 from veilnet.sums.terms import (
     Ended,
     FromAgent,
@@ -40,27 +40,27 @@ _KEYS_AT_ONCE = 200  # in a message
 
 
 @dataclass(frozen=True, eq=False)
-class EpochOfSums:
-    """What an epoch came to.
+class EndedSum:
+    """What an epoch of a group came to.
 
-    sums:  group -> the sum of its members' messages; where some are missing, then for each 1 where its own is in it,
-           else 0.
-    since: group -> from which row on its members' memories have all readings, of a stream; 0 of rows.
-    lying: members who revealed shares that do not fit.
-    apart: members who took part and were left out, since shares between them and others do not open.
-    why:   group -> why it has no sum.
+    values: the sum of its members' messages; where some are missing, then for each 1 where its own is in it, else 0.
+            None where there is no sum, and ``why``.
+    since:  from which row on its members' memories have all readings, of a stream; 0 of rows.
+    lying:  members who revealed shares that do not fit.
+    apart:  members who took part and were left out, since shares between them and others do not open.
     """
 
+    group: str
     epoch: int
-    sums: dict[str, Array]
-    since: dict[str, int]
-    lying: tuple[str, ...]
-    why: dict[str, str]
+    values: Array | None = None
+    since: int = 0
+    lying: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
+    why: str = ""
 
     def in_words(self) -> list[str]:
         """What the centre's owner should know of it; nothing where all went well."""
-        found = list(self.why.values())
+        found = [self.why] if self.why else []
         if self.lying:
             found.append(
                 f"epoch {self.epoch}: {join_names(self.lying)} revealed shares that do not fit; left out"
@@ -103,15 +103,14 @@ class SumDesk:
 
     def __init__(self, plan: str, sums: Mapping[str, SumParts], wait: float) -> None:
         self._wait = wait
-        self._groups: dict[str, _Group] = {}
+        self._groups: list[_Group] = []
         self._of: dict[str, _Group] = {}
         for name, parts in sums.items():
             membership = Membership(name, parts.members, parts.threshold, parts.bits)
             group = _Group(name, Terms(plan, membership, len(parts.grid)).in_rounds(), parts.grid)
-            self._groups[name] = group
+            self._groups.append(group)
             self._of |= dict.fromkeys(parts.members, group)
-        self._over: dict[int, dict[str, OpenedSum | str]] = {}
-        self._apart: dict[int, list[str]] = {}
+        self._ended: list[EndedSum] = []
         self._out: list[tuple[str, FromCentre]] = []
 
     def take(self, agent: str, message: FromAgent, now: float) -> None:
@@ -166,7 +165,7 @@ class SumDesk:
 
     def advance(self, now: float) -> None:
         """Close the rounds that are complete, or whose time is over."""
-        for group in self._groups.values():
+        for group in self._groups:
             for epoch in sorted(group.going):
                 going = group.going[epoch]
                 while epoch in group.going and (self._complete(group, going) or now >= going.deadline):
@@ -184,61 +183,45 @@ class SumDesk:
         return there >= all_of
 
     def _close(self, group: _Group, epoch: int, going: _Going) -> None:
-        opening: OpenedSum | str
+        found, members = going.sum, group.terms.members
+        ended = EndedSum(group.name, epoch)
         try:
             if going.round < _ROUNDS:
-                found = going.sum
                 close = (found.close_sharing, found.close_masking, found.close_confirming)[going.round - 1]
                 self._out += close().items()
                 going.round += 1
                 return
-            opening = going.sum.open()
+            opened = found.open()
+            group.last = max(group.last, epoch)  # one that a member alone began, far ahead, ends no other
+            values = group.terms.membership.opened(opened.residues, group.grid)
+            there = np.isin(members, opened.survivors)
+            flags = there[:0] if there.all() else there
+            values = np.concatenate([values, flags])
+            ended = replace(ended, values=values, since=opened.since, lying=opened.lying)
         except TooFew as error:
-            opening = str(error)
+            ended = replace(ended, why=str(error))
             if error.dealer is not None:
-                others = set(range(len(group.terms.members))) - {error.dealer}
-                group.apart |= {(error.dealer, other) for other in others}
+                group.apart |= {
+                    (error.dealer, other) for other in range(len(members)) if other != error.dealer
+                }
+        except InvalidReading as error:  # more than the plan allows: a member lies about its numbers
+            ended = replace(ended, why=f"epoch {epoch}: {error}")
         del group.going[epoch]
-        if isinstance(opening, OpenedSum):  # an epoch that one member alone began, far ahead, ends no other
-            group.last = max(group.last, epoch)
-        self._over.setdefault(epoch, {})[group.name] = opening
-        if going.round > 1:
-            left = going.sum.shares.keys() - going.sum.present
-            self._apart.setdefault(epoch, []).extend(group.terms.members[number] for number in sorted(left))
-        ended = Ended(epoch, opening if isinstance(opening, str) else "")
-        self._out += [(group.terms.members[number], ended) for number in going.sum.shares]
+        left = found.shares.keys() - found.present if going.round > 1 else ()
+        self._ended.append(replace(ended, apart=tuple(members[number] for number in sorted(left))))
+        self._out += [(members[number], Ended(epoch, ended.why)) for number in found.shares]
 
     def outgoing(self) -> list[tuple[str, FromCentre]]:
         """What is to be said since the last call: (agent, message)."""
         out, self._out = self._out, []
         return out
 
-    def finished(self) -> list[EpochOfSums]:
-        """Epochs in which no group is going on any more."""
-        going = {epoch for group in self._groups.values() for epoch in group.going}
-        done = sorted(epoch for epoch in self._over if epoch not in going)
-        return [self._result(epoch, self._over.pop(epoch)) for epoch in done]
-
-    def _result(self, epoch: int, found: Mapping[str, OpenedSum | str]) -> EpochOfSums:
-        sums, since, why, lying = {}, {}, {}, set[str]()
-        for name, group in self._groups.items():
-            opening = found.get(name, f"epoch {epoch}: nobody of {name!r} took part")
-            if isinstance(opening, str):
-                why[name] = opening
-                continue
-            try:
-                total = group.terms.membership.opened(opening.residues, group.grid)
-            except InvalidReading as error:  # more than the plan allows: a member lies about its numbers
-                why[name] = f"epoch {epoch}: {error}"
-                continue
-            there = np.isin(group.terms.members, opening.survivors)
-            sums[name] = total if there.all() else np.concatenate([total, there.astype(np.float64)])
-            since[name] = opening.since
-            lying |= set(opening.lying)
-        apart = tuple(self._apart.pop(epoch, ()))
-        return EpochOfSums(epoch, sums, since, tuple(sorted(lying)), why, apart)
+    def ended(self) -> list[EndedSum]:
+        """What ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def next_deadline(self) -> float | None:
         """When the next round is over at the latest."""
-        found = [going.deadline for group in self._groups.values() for going in group.going.values()]
+        found = [going.deadline for group in self._groups for going in group.going.values()]
         return min(found, default=None)

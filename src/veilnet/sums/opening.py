@@ -98,7 +98,9 @@ class SumEpoch:
             good = len(message.sealed) == size and len(message.wrapped) == size * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
             # of a stream all have to be there
-            good = good and (message.since == 0 or self.terms.threshold == size)
+            good = good and (
+                message.since == 0 or (self.terms.threshold == size and message.since <= self.epoch)
+            )
             self._keep(self.shares, number, message, good)
         elif isinstance(message, Confirmed):
             good = number in self.survivors and len(message.tags) == size
