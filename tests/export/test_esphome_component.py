@@ -204,7 +204,7 @@ def program(wired: Wired, tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write_text(text + "\n", encoding="utf-8")
     ours = folder / "esphome/components/veilnet"
     shutil.copytree(COMPONENT, ours)
-    export_c(wired.plan.sanitizers["kitchen"], wired.id, ours)
+    export_c(wired.plan.sanitizers["kitchen"], wired.id, ours, "fixed")  # as the page does
     (folder / "main.cpp").write_text(PROGRAM, encoding="utf-8")
     warned = ("-Wall", "-Wextra", "-Werror", "-Os")
     sources = sorted(map(str, ours.glob("*.c")))

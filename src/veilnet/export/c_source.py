@@ -25,29 +25,12 @@ from veilnet.symbols.agent import SymbolAgent
 
 Arithmetic = Literal["double", "fixed"]
 
-_SHARED = (
-    "veilnet_agent.h",
-    "wire.h",
-    "wire.c",
-    "journal.h",
-    "journal.c",
-    "release.h",
-    "release.c",
-    "entropy.h",
-    "entropy.c",
-)
 _LINEAR, _SYMBOLS = "veilnet_agent.c", "symbols.c"
 _PLAN = "veilnet_plan.h"
 # readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack
 _LARGEST = 64
 _SHORT = 16  # characters of a plan's id in a message
-_TYPES = {
-    "float64": "double",
-    "float32": "float",
-    "int64": "int64_t",
-    "uint8": "unsigned char",
-    "int8": "signed char",
-}
+_TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "uint8": "uint8_t", "int8": "int8_t"}
 
 
 def export_c(
@@ -72,11 +55,12 @@ def export_c(
             f"{agent.agent}: expected at most {_LARGEST} readings, numbers sent and numbers kept, found {largest}: "
             "too many for the stack of a microcontroller; run 'veilnet agent' there, or make two agents of it"
         )
-    shared = files("veilnet.export") / "c"
-    contents = {name: (shared / name).read_bytes() for name in (main, *_SHARED)}
+    other = _LINEAR if main == _SYMBOLS else _SYMBOLS
+    sources = sorted((files("veilnet.export") / "c").iterdir(), key=lambda file: file.name)
+    contents = {file.name: file.read_bytes() for file in sources if file.name != other}
     contents[_PLAN] = _plan_header(agent.agent, plan, sizes, tables).encode()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / (_LINEAR if main == _SYMBOLS else _SYMBOLS)).unlink(missing_ok=True)  # of another agent, before
+    (folder / other).unlink(missing_ok=True)  # of another agent, before
     for name, content in contents.items():
         write_bytes(folder / name, content)
     return [folder / name for name in contents]
