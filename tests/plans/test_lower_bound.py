@@ -255,6 +255,8 @@ def test_secrets_of_several_rows_have_a_gap_and_no_claim_beyond_what_was_asked()
     """Any change of length 1, AUC 0.7. A proof about more than was asked says nothing of the plan."""
     network = two_rows(1, 4)
     plan = vn.design(network, privacy={"g": vn.Auc(0.7)})
+    # By one seed, on some processors, the search used to end at 92 times this loss: its start decided.
+    assert -plan.utility == pytest.approx(0.001361, rel=1e-3)
     assert plan.proof is not None
     assert np.isfinite(plan.gap)
     assert float(exact_surplus(network, plan.proof)) > 0

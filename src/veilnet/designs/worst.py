@@ -155,8 +155,9 @@ def _with_floors(
 def _every_direction(
     form: StandardForm, targets: Mapping[str, float], directions: list[_Directions], options: SearchOptions
 ) -> JointResult:
-    """The best of two passes: the second searches from the start with all directions that the first one added, which
-    following one plan from direction to direction may leave in a poor valley.
+    """The best of three passes: a search, one that begins where nothing is revealed of any parameter, and the search
+    once more with all directions that these added. Following one plan from direction to direction may end in a poor
+    valley: of ten networks with two private rows, three lost 1.02, 1.4 and 92 times as much without the second.
     """
     cuts = []
     for each in directions:
@@ -171,11 +172,11 @@ def _every_direction(
         (rows, target) for rows, target in zip(form.private, targets.values(), strict=True) if target > 0
     ]
     first = len(cuts)
-    found = _settled(form, plain, cuts, directions, options)
-    if len(cuts) == first or found.interrupted:
-        return found
-    again = _settled(form, plain, cuts, directions, options)
-    return again if again.loss < found.loss else found
+    nothing = telling_nothing(form, np.ones(len(form.private), dtype=bool), options.seed)[0]
+    passes = [_settled(form, plain, cuts, directions, options, begin) for begin in (None, nothing)]
+    if len(cuts) > first and not any(found.interrupted for _, found in passes):
+        passes.append(_settled(form, plain, cuts, directions, options))
+    return min(passes, key=lambda each: (each[0], each[1].loss))[1]
 
 
 def _settled(
@@ -184,19 +185,25 @@ def _settled(
     cuts: list[tuple[Array, float]],
     directions: list[_Directions],
     options: SearchOptions,
-) -> JointResult:
-    """A plan that leaves no direction exposed; those that had to be asked for are added to ``cuts``."""
+    begin: list[Array] | None = None,
+) -> tuple[int, JointResult]:
+    """How many directions stay exposed, none as a rule, and the plan; those that it needs are added to ``cuts``.
+
+    begin: a plan to follow; None for a search of its own.
+    """
     found: JointResult | None = None
+    near = begin
     for margin in SETTINGS.worst_margins:
         # New directions close in on the target slowly: asking a little more of them ends it.
         aimed = [(direction, value * (1 + 2 * margin)) for direction, value in cuts]
         rows, wanted = zip(*plain, *aimed, strict=True)
         extended = replace(form, private=tuple(rows))
-        if found is None:
+        if near is None:
             found = JointCurve(extended, np.array(wanted), options).at(max(wanted))
         else:
-            followed = least_loss(extended, np.array(wanted), warm=[found.shrink], seed=options.seed)
-            found = replace(followed, starts=found.starts, agreed=found.agreed)
+            followed = least_loss(extended, np.array(wanted), warm=[near], seed=options.seed)
+            found = followed if found is None else replace(followed, starts=found.starts, agreed=found.agreed)
+        near = found.shrink
         exposed = [
             (direction, asked)
             for each in directions
@@ -206,7 +213,7 @@ def _settled(
         if not exposed or found.interrupted:
             break
         cuts += exposed
-    return found  # type: ignore[return-value]  # the loop runs at least once
+    return len(exposed), found  # type: ignore[return-value]  # the loop runs at least once
 
 
 def _most_exposed(form: StandardForm, asked: _Directions, shrink: list[Array]) -> tuple[Array, float, float]:
