@@ -179,7 +179,7 @@ def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
     with pytest.raises(vn.InvalidRequest, match="releases"):
         ledger.record(plan, 0)
     for head in ("nonsense", "²-00", "7" * 5000 + "-00", "3-"):
-        with pytest.raises(vn.InvalidRequest, match="head: expected what the last audit showed"):
+        with pytest.raises(vn.InvalidRequest, match="head: "):
             ledger.verify(head)
     with pytest.raises(vn.InvalidRequest, match="least_privacy"):
         Ledger.create(tmp_path / "m", plan.network, {})

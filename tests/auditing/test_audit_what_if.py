@@ -122,6 +122,12 @@ def test_greedy_sets_come_with_a_bound(noise: str, monkeypatch: pytest.MonkeyPat
             assert float(row.found or 0.0) >= truth * (1 - 1e-9)
             if noise == "per agent":
                 assert 1 + least >= 0.5 * (1 + truth)  # the relaxation is tight enough to be of use
+        # Between the bound and what was found nothing is sure: that is no promise that holds.
+        between = (float(row.found or 0.0) + least) / 2
+        judged = collusion_rows(network, sanitizers, 3, {name: between}, lambda _: None)
+        (same,) = [each for each in judged if each.what == row.what]
+        assert least < between < float(row.found or 0.0)
+        assert same.verdict == "warn"
 
 
 def test_a_greedy_search_goes_on_from_those_it_chose() -> None:

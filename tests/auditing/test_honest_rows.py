@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.said import says
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.report import FITTED_ROWS
 from veilnet.model.fitted import fitted_again, marks_of, within_the_fit
@@ -59,7 +60,7 @@ def test_files_keep_what_is_known_of_the_rows(ending: str, tmp_path: Path) -> No
     assert network.fitted_rows
     network.save(tmp_path / f"network.{ending}")
     assert vn.Network.load(tmp_path / f"network.{ending}").fitted_rows == network.fitted_rows
-    with pytest.raises(vn.InvalidNetwork, match="fitted_rows: expected hashes of 16"):
+    with pytest.raises(vn.InvalidNetwork, match=r"fitted_rows: .*16"):
         network.replace(fitted_rows=["not a hash"])
 
 
@@ -86,7 +87,7 @@ def test_open_doubts_stay_in_the_report_until_they_are_accepted() -> None:
         {"name": "noise-law", "words": "The noise is skewed.", "accepted": False}
     ]
     assert "Doubtful (noise-law): The noise is skewed." in str(report)
-    assert "A doubt about the model is still open (noise-law)" in report.conclusion()
+    says(report.conclusion(), "doubt", "(noise-law)")
     calm = told(network.accepting("noise-law"), cut(log, slice(700, 1500)))
     assert "still open" not in calm.conclusion()
 
@@ -99,7 +100,7 @@ def test_an_attacker_by_the_model_blames_the_model() -> None:
     for evidence in (worse, blind):
         verdict, why = verdict_on(evidence, 0.01, found_at="", learned=False)
         assert verdict == "cannot tell"
-        assert "the model does not describe these data" in why
+        says(why, "model", "these data")
         assert "learned in one stretch" not in why
     assert "learned in one stretch" in verdict_on(worse, 0.01, found_at="")[1]
 

@@ -231,7 +231,7 @@ def test_a_worker_killed_while_messages_are_fused_changes_no_bit(
     assert found[0] == found[1] == found[2]
     damaged = tmp_path / "two" / "part-00004.npz"
     damaged.write_bytes(damaged.read_bytes()[:500])
-    with pytest.raises(vn.VeilnetError, match=r"part-00004\.npz: the part is damaged"):
+    with pytest.raises(vn.VeilnetError, match=r"part-00004\.npz: .*damaged"):
         cluster.fuse(network, tmp_path / "two", client=client)
     (tmp_path / "full").write_text("in the way")
     with pytest.raises(vn.InvalidRequest, match="full cannot be made"):
@@ -255,7 +255,7 @@ def test_a_damaged_part_stops_the_run_and_keeps_the_rest(
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[: len(whole) // 2])
     try:
-        with pytest.raises(vn.InvalidNetwork, match=r"part-00004\.npz: the part is damaged"):
+        with pytest.raises(vn.InvalidNetwork, match=r"part-00004\.npz: .*damaged"):
             cluster.design(network, client=client)
     finally:
         damaged.write_bytes(whole)

@@ -151,7 +151,7 @@ def test_a_saved_plan_is_verified_by_other_formulas_and_a_changed_one_is_not(fol
     with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: made for another"):
         cluster.verify(folder)
     path.unlink()
-    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: this part of the plan is missing"):
+    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: .*missing"):
         cluster.verify(folder)
     promised = folder / "plan" / "plan.json"
     document = json.loads(promised.read_text())
@@ -178,12 +178,12 @@ def packed_and_damaged(path: Path) -> None:
 def test_what_is_no_archive_is_told_by_name(folder: Path, damage: Callable[[Path], None]) -> None:
     first = cluster.design(folder)
     damage(folder / "plan" / "part-00003.npz")
-    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: the part is damaged"):
+    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: .*damaged"):
         cluster.verify(folder)
     again = cluster.design(folder)
     assert (again.computed, again.privacy) == (("part-00003.npz",), first.privacy)
     damage(folder / "part-00003.npz")
-    with pytest.raises(vn.InvalidNetwork, match=r"part-00003\.npz: the part is damaged"):
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00003\.npz: .*damaged"):
         cluster.design(folder)
 
 
@@ -201,7 +201,7 @@ def test_finished_parts_that_were_changed_are_made_again_and_wrong_grids_found(f
         assert (again.computed, again.privacy) == (("part-00003.npz",), first.privacy)
     for wrong in (arrays["grid"] * 2.0**20, arrays["grid"] / 2.0**20, arrays["grid"] * np.nan):
         np.savez(path, **(arrays | {"grid": wrong}))
-        with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: not the grid that the noise calls for"):
+        with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: .*grid"):
             cluster.verify(folder)
 
 
@@ -221,7 +221,7 @@ def test_a_rerun_goes_on_from_what_is_finished(folder: Path) -> None:
     damaged.write_bytes(whole[:-30])
     for name in folder.joinpath("plan").rglob("part-*.npz"):
         name.unlink()
-    with pytest.raises(vn.InvalidNetwork, match=r"part-00005\.npz: the part is damaged"):
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00005\.npz: .*damaged"):
         cluster.design(folder)
     damaged.write_bytes(whole)
     rest = cluster.design(folder)
@@ -247,7 +247,7 @@ def test_a_full_disk_is_told_with_the_part(folder: Path, monkeypatch: pytest.Mon
         write(path, content)
 
     monkeypatch.setattr(files, "write_bytes", full)
-    with pytest.raises(vn.InvalidRequest, match=r"part-00003\.npz: cannot be written \(No space left"):
+    with pytest.raises(vn.InvalidRequest, match=r"part-00003\.npz: .*No space left"):
         cluster.design(folder)
     monkeypatch.undo()
     monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 10)
@@ -288,7 +288,7 @@ def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(vn.InvalidRequest, match=r"\(observe, noise\)"):
         cluster.save_parts(tmp_path / "odd", [(H,)], PUBLIC, PRIVATE)
     (folder / "part-00000.npz").unlink()
-    with pytest.raises(vn.InvalidNetwork, match=r"part-00000\.npz: the part is missing"):
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00000\.npz: .*missing"):
         cluster.design(folder)
     header = folder / "header.json"
     document = json.loads(header.read_text())
@@ -332,7 +332,7 @@ def test_a_header_that_counts_otherwise_is_refused(folder: Path) -> None:
     document = json.loads(header.read_text())
     document["parts"][2]["agents"] = 8
     header.write_text(json.dumps(document))
-    with pytest.raises(vn.InvalidRequest, match="speaks of 43 agents, the parts have 42"):
+    with pytest.raises(vn.InvalidRequest, match=r"\b43 agents.* 42\b"):
         cluster.design(folder)
 
 

@@ -16,7 +16,7 @@ from veilnet.agent.randomness import SeededNoise
 from veilnet.cluster import auditing, calls, searching
 from veilnet.cluster import parts as parts_module
 from veilnet.designs.many import Effort
-from veilnet.plans.certificate import Certificate, Finding
+from veilnet.plans.certificate import Certificate, Finding, Promise
 
 L, AGENTS, PARTS = 4, 12, 3
 ROWS = np.random.default_rng(0).standard_normal((4, L))
@@ -162,7 +162,7 @@ def test_what_is_no_plan_fails_the_audit(folder: Path) -> None:
         cluster.audit(folder)
     cluster.design(folder)
     for rows in (1, 2.5):
-        with pytest.raises(vn.InvalidRequest, match="rows: expected a whole number of at least 2"):
+        with pytest.raises(vn.InvalidRequest, match=r"rows: .* 2"):
             cluster.audit(folder, rows=rows)  # type: ignore[arg-type]
     (folder / "plan" / "part-00001.npz").write_bytes(b"cut off")
     report = cluster.audit(folder, rows=20)
@@ -195,6 +195,22 @@ def test_agents_are_counted_to_the_last_one() -> None:
     found = Certificate((Finding(calls.AGENTS, 1234567.0, 1234566.0, ok=False),))
     (row,) = auditing.certified_rows(found, "u")
     assert row.shown == {"promised": "1,234,567", "computed again": "1,234,566"}
+
+
+@pytest.mark.parametrize(
+    ("known", "promised", "place", "verdict"),
+    [((1.0, 1.0), np.inf, 1, "fail"), ((1.0, 0.0), 1.0, 1, "ok"), ((0.0, 1.0), 1.0, 0, "fail")],
+    ids=["known though promised unknown", "hidden better than promised", "the public estimate is lost"],
+)
+def test_what_cannot_be_estimated_is_judged_by_whose_it_is(
+    known: tuple[float, float], promised: float, place: int, verdict: str
+) -> None:
+    """``known``: the information of messages on u and on g, as a part of that of raw readings."""
+    whole = vn.Network({"all": np.eye(2)}, 1.0, {"u": [1.0, 0.0]}, {"g": [0.0, 1.0]})
+    none = np.zeros((50, 2))
+    promise = Promise(utility=0.0, privacy={"g": promised})
+    rows = auditing._attacked(whole, promise, auditing.Simulated(none, np.diag(known)), none)
+    assert rows[place].verdict == verdict
 
 
 def test_what_is_hidden_without_bound_is_designed_verified_fused_and_audited(tmp_path: Path) -> None:

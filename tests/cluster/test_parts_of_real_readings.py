@@ -148,5 +148,5 @@ def test_what_is_no_offset_or_step_is_refused_before_it_is_written(
     with pytest.raises(vn.InvalidNetwork, match=words):
         cluster.save_parts(tmp_path / "network", [stacks()[0] | change], *COMMON)
     assert not list((tmp_path / "network").glob("part-*"))
-    with pytest.raises(vn.InvalidRequest, match="expected observe and noise, found offset"):
+    with pytest.raises(vn.InvalidRequest, match=r"observe and noise.*offset"):
         cluster.save_parts(tmp_path / "other", [{"offset": 1.0}], *COMMON)

@@ -129,7 +129,7 @@ def test_noise_that_was_taken_away_is_found(folder: Path) -> None:
         arrays["compression"] = arrays["compression"] * 1.5
         arrays["variances"] = 0 * arrays["variances"] + 0.5
         np.savez(path, **arrays)
-    with pytest.raises(vn.InvalidPlan, match="noise of variance 0 or 1"):
+    with pytest.raises(vn.InvalidPlan, match="variance 0 or 1"):
         cluster.verify(folder)
 
 
@@ -148,7 +148,7 @@ def test_no_agent_gets_a_file_of_a_plan_that_was_not_confirmed(
 
 def test_questions_without_an_answer_are_refused(folder: Path) -> None:
     limit = vn.privacy_limit(WHOLE)["g"]
-    with pytest.raises(vn.Infeasible, match="g was asked to reach"):
+    with pytest.raises(vn.Infeasible, match=r"\bg\b"):
         cluster.design(folder, privacy={"g": 2 * limit}, starts=1)
     with pytest.raises(vn.InvalidRequest, match="at its very limit"):
         cluster.design(folder, privacy={"g": limit}, starts=1)

@@ -151,9 +151,9 @@ def test_powers_without_a_meaning_are_refused_before_any_pass(folder: Path) -> N
     }.items():
         with pytest.raises(vn.InvalidRequest, match=message):
             cluster.design(folder, power=power)  # type: ignore[arg-type]
-    with pytest.raises(vn.InvalidRequest, match=r"power: unknown 'kitchen'; known are 'part-00000\.npz'"):
+    with pytest.raises(vn.InvalidRequest, match=r"power: .*'kitchen'.*'part-00000\.npz'"):
         cluster.design(folder, power={"kitchen": 1.0})
-    with pytest.raises(vn.InvalidRequest, match="privacy and power: expected one target, found 2"):
+    with pytest.raises(vn.InvalidRequest, match=r"privacy and power: .* 2"):
         cluster.design(folder, privacy=1.0, power=1.0)
     assert not (folder / "plan").exists()
 

@@ -83,7 +83,7 @@ def test_check_only_looks(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = InService(folder)
-    with pytest.raises(vn.Infeasible, match="g was asked to reach"):
+    with pytest.raises(vn.Infeasible, match=r"\bg\b"):
         cluster.design(folder, privacy={"g": 1e9})
     assert cli.run(["parts", "design", str(folder), "--privacy", "g=1000000000"]) != 0
     with pytest.raises(vn.InvalidRequest, match="unknown 'h'"):

@@ -98,11 +98,11 @@ def test_what_cannot_be_told_is_counted() -> None:
         "why": "Too few rows.",
     }  # fmt: skip
     section = read_page(plan_of("perfect").report(audit={"rows": [row]}).html).by_id("audit")
-    assert "nothing was found broken, and nothing could be tested; 1 undecided" in section.text
+    says(section.text, "nothing could be tested", "1 undecided")
     row = {**row, "what": "ridge on gait", "verdict": "ok"}
     both = {"rows": [row, {**row, "verdict": "cannot tell"}]}
     text = read_page(plan_of("perfect").report(audit=both).html).by_id("audit").text
-    assert "every promise that could be tested holds; 1 undecided" in text
+    says(text, "could be tested holds", "1 undecided")
 
 
 @pytest.mark.parametrize(

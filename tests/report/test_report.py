@@ -16,6 +16,7 @@ import pytest
 
 import veilnet as vn
 from helpers.pages import Node, read_page
+from helpers.said import says
 from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, plan_of
 from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.words import times
@@ -275,14 +276,14 @@ def test_doubts_are_counted_above_and_told_below() -> None:
     doubt = vn.Doubt("few-values", "<lamp> takes only a few values.")
     page = read_page(vn.design(house(doubts=(doubt,))).report().html)
     assert "1 doubt about the model" in page.one("ul", "facts").text
-    assert "<lamp> takes only a few values." in page.by_id("doubts").text
+    says(page.by_id("doubts").text, "<lamp>")
     accepted = vn.design(house(doubts=(doubt,)).accepting(["few-values"])).report().html
     assert "doubt about the model" not in accepted
 
 
 def test_a_silent_agent_is_named_and_has_no_picture() -> None:
     section = page_of("silent").by_id("agents")
-    assert "hall sends nothing at all" in section.text
+    says(section.text, "hall", "nothing")
     assert "hall" not in [each.text for each in section.all("h4")]
 
 
@@ -371,7 +372,7 @@ def test_privacy_that_is_all_free_says_so() -> None:
     plan = vn.design(network)
     curve = traced_frontier(plan)
     assert all(point.utility == pytest.approx(0, abs=1e-9) for point in curve.rows)
-    assert "All the privacy there can be is free" in plan.report(frontier=curve).html
+    says(plan.report(frontier=curve).html, "privacy", "is free here")
 
 
 def test_a_private_parameter_that_is_not_protected_is_an_alarm() -> None:

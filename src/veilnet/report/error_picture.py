@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.words import plus_minus, side_by_side
+from veilnet._core.words import alike, plus_minus
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.report.html import Html, element, shown
 from veilnet.report.svg import label, line, mark, picture, width_of
@@ -28,13 +28,8 @@ def three_errors(error: TypicalError) -> dict[str, float]:
 def in_words(error: TypicalError, *, unit: str | None = None) -> dict[str, str]:
     """The three errors as text, with the digits it takes to tell them apart."""
     values = three_errors(error)
-    texts = side_by_side({str(place): value for place, value in enumerate(values.values())}).split(", ")
-    unit = shown(error.unit) if unit is None else unit
-    unit = f" {unit}" if unit else ""
-    found = {}
-    for name, value, text in zip(values, values.values(), texts, strict=True):
-        found[name] = f"{text.rpartition(' ')[0]}{unit}" if np.isfinite(value) else "without bound"
-    return found
+    words = alike(values, shown(error.unit) if unit is None else unit)
+    return {name: words[name] if np.isfinite(value) else "without bound" for name, value in values.items()}
 
 
 def error_picture(error: TypicalError, *, measured: float | None = None) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, counted, join_names, three_digits
+from veilnet._core.words import NOTHING, counted, join_names, three_digits, times
 from veilnet.bounds.detectability import Detectability, secrets_headlines
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
@@ -15,34 +15,27 @@ from veilnet.report.html import shown
 
 _LIKE_GUESSING = 0.98  # of the error when guessing: no reader would tell the difference
 _NEARLY = 1.1  # an error so many-fold of the one from raw readings is nearly as good
+_UNCHANGED = times(1.0)
 _NAMED = 3  # parameters of a kind that a headline names one by one
 
 
-def fold(ratio: float, *, digits: int = 3) -> str:
-    """How large an error is beside another: ``unchanged``, ``1.5 % larger``, ``3.2x``, ``without bound``."""
-    if np.isinf(ratio):
-        return "without bound"
-    if ratio < 1 + NOTHING / 2:
-        return "unchanged"
-    if ratio < 1.5:
-        return f"{100 * (ratio - 1):.2g} % larger"
-    return f"{float(f'{ratio:.{digits}g}'):g}x" if ratio < 1e5 else f"{ratio:.1e}x"
+def fold(ratio: float) -> str:
+    """How large an error is beside another: ``unchanged``, ``1.5 % larger``, ``3.19x``, ``without bound``."""
+    said = times(ratio**2)
+    if said.startswith("by "):
+        return f"{said.removeprefix('by ')} larger"
+    return "unchanged" if said == _UNCHANGED else said
 
 
-def grows(ratio: float, *, digits: int = 3) -> str:
-    """The same as a predicate: ``grows 3.2x``."""
-    if np.isinf(ratio):
-        return "grows without bound"
-    if ratio < 1 + NOTHING / 2:
-        return "does not grow"
-    if ratio < 1.5:
-        return f"grows by {100 * (ratio - 1):.2g} %"
-    return f"grows {fold(ratio, digits=digits)}"
+def grows(ratio: float) -> str:
+    """The same as a predicate: ``grows 3.19x``."""
+    said = times(ratio**2)
+    return "does not grow" if said == _UNCHANGED else f"grows {said}"
 
 
 def _briefly(ratio: float) -> str:
     """What follows where ``grows`` was said before."""
-    return grows(ratio) if ratio < 1 + NOTHING / 2 else grows(ratio, digits=2).removeprefix("grows ")
+    return grows(ratio).removeprefix("grows ")
 
 
 def at_least(error: float) -> str:
@@ -125,7 +118,7 @@ def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
         )
     elif others:
         first, *rest = reversed(others)
-        clauses = [f"its error on {shown(first.name)} {grows(growth_of(first), digits=2)}"]
+        clauses = [f"its error on {shown(first.name)} {grows(growth_of(first))}"]
         clauses += [f"on {shown(each.name)} {_briefly(growth_of(each))}" for each in rest]
         parts.append(join_names(clauses))
     return " and ".join(parts)

@@ -163,7 +163,7 @@ def _free(now: Loaded) -> str:
     seen = now.verdict.detectability
     hidden = [(name, each) for name, each in now.verdict.ceiling.items() if name not in seen]
     free = sorted(hidden, key=lambda each: each[1])[:_MOST_NAMED]
-    grown = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
+    grown = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)))}" for name, ceiling in free]
     parts = [f"the centre's error {join_names(grown)}"] if grown else []
     most = sorted(seen.items(), key=lambda each: -each[1].longest.auc)[:_MOST_NAMED]
     aucs = [f"that of {shown(name)} with AUC {each.longest.auc:.3f}" for name, each in most]

@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.detectability import detectability
-from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor
+from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
 _EXACT = 1e-12  # of the spread: a smaller error counts as this
@@ -55,19 +55,19 @@ class Promises:
         self.network = network
         self.seen = detectability(network, planned)
         self.full = network.prior is not None and network.prior.full
-        self._sent, self._raw = knowledge(network, planned), knowledge(network)
+        self._known = {"sent": knowledge(network, planned), "raw": knowledge(network)}
         self._before = knowledge_of_factor(network, np.zeros((0, network.L)))
 
     def sent(self, name: str) -> Allowed:
         """The promise about messages."""
-        return self._allowed(self._sent, name)
+        return self._allowed("sent", name)
 
     def raw(self, name: str) -> Allowed:
         """What raw readings tell by the model."""
-        return self._allowed(self._raw, name)
+        return self._allowed("raw", name)
 
-    def _allowed(self, known: Knowledge, name: str) -> Allowed:
-        rows = self.network.private[name]
+    def _allowed(self, by: str, name: str) -> Allowed:
+        known, rows = self._known[by], self.network.private[name]
         if np.isinf(known.growth(rows)):
             return Allowed(None, np.inf)
         error = known.error_covariance(rows)

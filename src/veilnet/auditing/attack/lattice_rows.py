@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
+from veilnet.agent.mechanisms import Sanitizers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.held_out import Samples, simulate
 from veilnet.auditing.attack.lattice import (
@@ -75,9 +75,13 @@ def lattice_rows(
     attacks = _attacks(known, messages, seed)
     advance(0.9)
     truth = {name: values[some] for name, values in samples.private.items()}
-    attack = _LatticeAttack(model, deployment, samples.model is not None, chance / len(truth))
-    recovered = _recovered(known, attacks["closest points"][1], readings)
-    return [*rows, *(attack.row(name, truth[name], attacks, recovered) for name in truth)]
+    recovered, drawn = _recovered(known, attacks["closest points"][1], readings), samples.model is not None
+    return rows + [
+        _attacked(
+            model, deployment.planned, name, each, attacks, recovered, chance / len(truth), drawn=drawn
+        )
+        for name, each in truth.items()
+    ]
 
 
 def _model_of(network: Network, samples: Samples) -> Network:
@@ -132,71 +136,68 @@ def _recovered(known: Eavesdropper, named: Array, readings: Array) -> dict[str, 
     }
 
 
-@dataclass(frozen=True, eq=False)
-class _LatticeAttack:
-    """What an idea of the readings reveals about a private parameter, against the bound."""
+def _attacked(
+    network: Network,
+    planned: Sanitizers,
+    name: str,
+    truth: Array,
+    attacks: dict[str, tuple[Array, Array]],
+    recovered: dict[str, float],
+    chance: float,
+    *,
+    drawn: bool,
+) -> Row:
+    """The best of the attacks on one private parameter; ``drawn``: whether the rows were drawn from the network."""
+    rows = network.private[name]
+    squares = {
+        label: np.sum((_estimate(network, rows, mean) - truth) ** 2, axis=1)
+        for label, (mean, _) in attacks.items()
+    }
+    spectrum = np.linalg.eigvalsh(knowledge(network, planned).error_covariance(rows))
+    law = SquareSum(np.maximum(spectrum, 0.0), len(truth))
+    label = min((one for one in squares if one != "linear"), key=lambda one: np.mean(squares[one]))
+    found, linear = float(np.mean(squares[label])), float(np.mean(squares["linear"]))
+    each = chance / max(1, len(squares) - 1)
+    if drawn:
+        # The linear attacker errs as promised: against it, on the same rows, a small gain shows.
+        gain = mean_of(squares["linear"] - squares[label] - _MOST_GAIN * law.mean)
+        interval = law.interval(found)
+        beaten = found < law.lowest(each) or gain.chance_above(0.0) < each
+    else:
+        # On data the model errs too: the attack has to beat the linear attacker on the very same rows as well.
+        interval = mean_of(squares[label]).interval(CONFIDENCE)
+        gained = mean_of(squares["linear"] - squares[label]).chance_above(0.0) < each
+        promised = np.full(len(truth), law.mean)
+        beaten = gained and ratio_of(squares[label], promised).chance_below(1.0) < each
+    figures = {f"mean square error, {one}": float(np.mean(values)) for one, values in squares.items()}
+    figures |= {f"readings named, {agent}": part for agent, part in recovered.items()}
+    figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}
+    verdict: Judgement = "fail" if beaten else "ok"
+    named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
+    units = InUnit(unit_of(network, name), len(rows))
+    low, high = (units(max(each, 0.0)) for each in interval)
+    shown = {
+        "promised": units(law.mean),
+        "linear attacker": units(linear),
+        "lattice attacker": units(found),
+        "99 % interval": f"{low} to {high}",
+    }
+    why = f"By {label}; rows in which all readings were named: {join_names(named)}." if named else ""
+    if beaten:
+        why += " What is sent names readings or undoes their dither: state the resolution and design again."
+    what = f"{name}, from the readings' lattice"
+    return Row(SECTION, what, law.mean, found, verdict, why.strip(), interval, figures, shown)
 
-    network: Network
-    deployment: Deployment
-    drawn: bool  # whether the rows were drawn from the network
-    chance: float
 
-    def row(
-        self, name: str, truth: Array, attacks: dict[str, tuple[Array, Array]], recovered: dict[str, float]
-    ) -> Row:
-        """The best of the attacks on one private parameter."""
-        rows = self.network.private[name]
-        squares = {
-            label: np.sum((self._estimate(rows, mean) - truth) ** 2, axis=1)
-            for label, (mean, _) in attacks.items()
-        }
-        spectrum = np.linalg.eigvalsh(knowledge(self.network, self.deployment.planned).error_covariance(rows))
-        law = SquareSum(np.maximum(spectrum, 0.0), len(truth))
-        label = min((one for one in squares if one != "linear"), key=lambda one: np.mean(squares[one]))
-        found, linear = float(np.mean(squares[label])), float(np.mean(squares["linear"]))
-        each = self.chance / max(1, len(squares) - 1)
-        if self.drawn:
-            # The linear attacker errs as promised: against it, on the same rows, a small gain shows.
-            gain = mean_of(squares["linear"] - squares[label] - _MOST_GAIN * law.mean)
-            interval = law.interval(found)
-            beaten = found < law.lowest(each) or gain.chance_above(0.0) < each
-        else:
-            # On data the model errs too: the attack has to beat the linear attacker on the very same rows as well.
-            interval = mean_of(squares[label]).interval(CONFIDENCE)
-            gained = mean_of(squares["linear"] - squares[label]).chance_above(0.0) < each
-            promised = np.full(len(truth), law.mean)
-            beaten = gained and ratio_of(squares[label], promised).chance_below(1.0) < each
-        figures = {f"mean square error, {one}": float(np.mean(values)) for one, values in squares.items()}
-        figures |= {f"readings named, {agent}": part for agent, part in recovered.items()}
-        figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}
-        verdict: Judgement = "fail" if beaten else "ok"
-        named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
-        units = InUnit(unit_of(self.network, name), len(rows))
-        low, high = (units(max(each, 0.0)) for each in interval)
-        shown = {
-            "promised": units(law.mean),
-            "linear attacker": units(linear),
-            "lattice attacker": units(found),
-            "99 % interval": f"{low} to {high}",
-        }
-        why = f"By {label}; rows in which all readings were named: {join_names(named)}." if named else ""
-        if beaten:
-            why += (
-                " What is sent names readings or undoes their dither: state the resolution and design again."
-            )
-        what = f"{name}, from the readings' lattice"
-        return Row(SECTION, what, law.mean, found, verdict, why.strip(), interval, figures, shown)
-
-    def _estimate(self, rows: Array, readings: Array) -> Array:
-        """E[G x | y] at an idea of the readings, y with the noise of the sensors."""
-        network = self.network
-        assert network.prior is not None
-        assert network.prior.covariance is not None
-        together = network.prior.covariance @ network.H.T
-        total = network.H @ together + network.undithered_noise.matrix()
-        mean = network.prior.mean
-        gain = np.linalg.solve(total, together.T @ rows.T)
-        return np.asarray(rows @ mean + (readings - network.H @ mean - network.offset) @ gain)
+def _estimate(network: Network, rows: Array, readings: Array) -> Array:
+    """E[G x | y] at an idea of the readings, y with the noise of the sensors."""
+    assert network.prior is not None
+    assert network.prior.covariance is not None
+    together = network.prior.covariance @ network.H.T
+    total = network.H @ together + network.undithered_noise.matrix()
+    mean = network.prior.mean
+    gain = np.linalg.solve(total, together.T @ rows.T)
+    return np.asarray(rows @ mean + (readings - network.H @ mean - network.offset) @ gain)
 
 
 def _lattice(deployment: Deployment, samples: Samples) -> tuple[Array, Array, list[Row]]:

@@ -39,23 +39,14 @@ class _StreamPromises(Promises):
         self.full = True
         self.seen = detectability(network, planned)
         self._around = around
-        self._known = {"sent": filtered(network, planned), "raw": filtered(network, raw_sanitizers(network))}
+        self._filtered = filtered(network, planned), filtered(network, raw_sanitizers(network))
         self._silent = silent_stream(network)
 
-    def sent(self, name: str) -> Allowed:
-        """The promise about messages."""
-        return self._allowed_of("sent", name)
-
-    def raw(self, name: str) -> Allowed:
-        """What raw readings tell by the model."""
-        return self._allowed_of("raw", name)
-
-    def _allowed_of(self, which: str, name: str) -> Allowed:
-        rows = self.network.private[name]
-        error = self._known[which].error(rows, "hindsight")
-        raw = self._known["raw"].error(rows, "hindsight")
-        before = raw * (1.0 + self._silent.growth(rows, hindsight=True))
-        error = min(error, self._around[name][which == "raw"])
+    def _allowed(self, by: str, name: str) -> Allowed:
+        rows, raw = self.network.private[name], by == "raw"
+        sent_and_raw = [each.error(rows, "hindsight") for each in self._filtered]
+        before = sent_and_raw[1] * (1.0 + self._silent.growth(rows, hindsight=True))
+        error = min(sent_and_raw[raw], self._around[name][raw])
         if len(rows) > 1 or not np.isfinite(before) or error <= 0:
             return Allowed(None, error)
         return Allowed(np.array([[max(0.0, 1.0 / error - 1.0 / before)]]), error)
