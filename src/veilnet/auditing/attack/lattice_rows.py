@@ -77,9 +77,7 @@ def lattice_rows(
     truth = {name: values[some] for name, values in samples.private.items()}
     recovered, drawn = _recovered(known, attacks["closest points"][1], readings), samples.model is not None
     return rows + [
-        _attacked(
-            model, deployment.planned, name, each, attacks, recovered, chance / len(truth), drawn=drawn
-        )
+        _attacked(model, deployment.planned, name, each, attacks, recovered, chance / len(truth), drawn=drawn)
         for name, each in truth.items()
     ]
 
