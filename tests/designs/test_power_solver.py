@@ -190,7 +190,7 @@ def test_nothing_feasible_exceeds_the_upper_bound_even_far_from_the_optimum(rank
 
 def test_value_is_the_objective_of_the_returned_blocks() -> None:
     curvature, gain, power = random_problem(6, [3, 4, 2], 3)
-    result = maximize_privacy(rooted(curvature), gain, [3, 4, 2], power, max_iterations=3)
+    result = maximize_privacy(rooted(curvature), gain, [3, 4, 2], power, max_iterations=10)
     assert result.value == pytest.approx(objective(curvature, gain, result.blocks), rel=1e-12)
 
 
