@@ -108,14 +108,7 @@ def read_parameters(parameters: Sequence[str] | None, length: int) -> tuple[str,
 
 def read_public(public: Any, length: int) -> tuple[Mapping[str, Array], Array]:
     """(name -> rows, all of them stacked) of the ``public`` argument."""
-    named = public if isinstance(public, Mapping) else {"public": public}
-    if not named:
-        raise InvalidNetwork("public: expected at least one public parameter, found none")
-    as_names(list(named), "public")
-    rows = {
-        name: _no_zero_rows(as_matrix(value, f"public {name!r}", columns=length), f"public {name!r}")
-        for name, value in named.items()
-    }
+    rows = _read_rows(public if isinstance(public, Mapping) else {"public": public}, "public", length)
     return MappingProxyType(rows), np.concatenate(list(rows.values()))
 
 
@@ -126,13 +119,15 @@ def read_private(private: Any, length: int) -> dict[str, Array]:
             f"private: expected name -> rows, found {type(private).__name__}; "
             'write private={"gait": rows} so that messages can name what is protected'
         )
-    if not private:
-        raise InvalidNetwork("private: expected at least one private parameter, found none")
-    as_names(list(private), "private")
-    return {
-        name: _no_zero_rows(as_matrix(value, f"private {name!r}", columns=length), f"private {name!r}")
-        for name, value in private.items()
-    }
+    return _read_rows(private, "private", length)
+
+
+def _read_rows(named: Mapping[str, Any], what: str, length: int) -> dict[str, Array]:
+    if not named:
+        raise InvalidNetwork(f"{what}: expected at least one {what} parameter, found none")
+    as_names(list(named), what)
+    matrices = {name: as_matrix(each, f"{what} {name!r}", columns=length) for name, each in named.items()}
+    return {name: _no_zero_rows(rows, f"{what} {name!r}") for name, rows in matrices.items()}
 
 
 def _no_zero_rows(rows: Array, name: str) -> Array:

@@ -12,7 +12,7 @@ becomes two real rows, one for its real and one for its imaginary part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
-from veilnet._core.validation import as_names, refuse_unknown
+from veilnet._core.validation import refuse_unknown
+from veilnet.model.arguments import read_parameters
 from veilnet.model.common import CommonNoise
 from veilnet.model.prior import Prior
 
@@ -50,53 +51,37 @@ def circular_prior(covariance: Any, mean: Any = None) -> Prior:
 
 
 def real_arguments(
-    observe: Mapping[str, Any],
-    noise: Any,
-    public: Mapping[str, Any] | Any,
-    private: Mapping[str, Any],
-    prior: Prior | None = None,
-    *,
-    offset: Mapping[str, Any] | None = None,
-    parameters: Sequence[str] | None = None,
-    units: Mapping[str, str] | None = None,
-    resolution: Mapping[str, Any] | float | None = None,
+    observe: Any, noise: Any, public: Any, private: Any, offset: Any, parameters: Any, resolution: Any
 ) -> dict[str, Any]:
     """Arguments of the equivalent real Network; ``resolution`` is that of real and imaginary parts alike."""
     if not isinstance(observe, Mapping) or not observe:
         raise InvalidNetwork("observe: expected agent -> complex matrix, with at least one agent")
     matrices = {name: _as_complex(value, f"observe[{name!r}]", 2) for name, value in observe.items()}
-    length = next(iter(matrices.values())).shape[1]
-    names = as_names([f"x{k + 1}" for k in range(length)] if parameters is None else parameters, "parameters")
-    if len(names) != length:
-        raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
+    names = read_parameters(parameters, next(iter(matrices.values())).shape[1])
     for value, what in ((private, "private"), ({} if offset is None else offset, "offset")):
         if not isinstance(value, Mapping):
             raise InvalidNetwork(f"{what}: expected a mapping by name, found {type(value).__name__}")
+
+    def by_name(rows: Mapping[str, Any], what: str) -> dict[str, Array]:
+        return {name: _real_rows(_as_complex(each, f"{what} {name!r}", 2)) for name, each in rows.items()}
+
+    if isinstance(resolution, Mapping):
+        alike = {name: np.ndim(steps) == 0 for name, steps in resolution.items()}
+        resolution = {name: s if alike[name] else np.tile(s, 2) for name, s in resolution.items()}
     return {
         "observe": {name: _real_rows(matrix) for name, matrix in matrices.items()},
         "noise": _real_noise(noise, {name: matrix.shape[0] for name, matrix in matrices.items()}),
-        "public": (
-            {name: _real_rows(_as_complex(rows, f"public {name!r}", 2)) for name, rows in public.items()}
-            if isinstance(public, Mapping)
-            else _real_rows(_as_complex(public, "public", 2))
-        ),
-        "private": {
-            name: _real_rows(_as_complex(rows, f"private {name!r}", 2)) for name, rows in private.items()
-        },
-        "prior": prior,
+        "public": by_name(public, "public")
+        if isinstance(public, Mapping)
+        else _real_rows(_as_complex(public, "public", 2)),
+        "private": by_name(private, "private"),
         "offset": None
         if offset is None
         else {
-            name: stack_complex(_as_complex(value, f"offset of {name!r}", 1))
-            for name, value in offset.items()
+            name: stack_complex(_as_complex(each, f"offset of {name!r}", 1)) for name, each in offset.items()
         },
-        "parameters": [f"Re {name}" for name in names] + [f"Im {name}" for name in names],
-        "units": units,
-        "resolution": {
-            name: steps if np.ndim(steps) == 0 else np.tile(steps, 2) for name, steps in resolution.items()
-        }
-        if isinstance(resolution, Mapping)
-        else resolution,
+        "parameters": [f"{part} {name}" for part in ("Re", "Im") for name in names],
+        "resolution": resolution,
     }
 
 

@@ -424,11 +424,8 @@ class Network(Frozen):
         """
         from veilnet.model.complex import real_arguments
 
-        real = real_arguments(
-            observe, noise, public, private, prior,
-            offset=offset, parameters=parameters, units=units, resolution=resolution,
-        )  # fmt: skip
-        return cls(**real)
+        real = real_arguments(observe, noise, public, private, offset, parameters, resolution)
+        return cls(**real, prior=prior, units=units)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Network:
