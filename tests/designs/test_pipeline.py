@@ -189,7 +189,6 @@ def test_a_race_drops_the_worse_half_and_keeps_its_favourite() -> None:
 def test_directions_settle_where_no_other_nearby_is_cheaper_to_hide(columns: int, fixed: bool) -> None:
     form = standard_form(paper_network(3, 9, 2, prior=False))
     objective, rng = JointObjective(form), np.random.default_rng(5)
-    alone = LeastLoss(np.zeros(len(form.private)))
     span = np.linalg.svd(form.public)[2][len(form.public) :].T
     base = rng.standard_normal((len(span), columns)) if fixed else np.zeros((len(span), columns))
     start = rng.standard_normal((span.shape[1], columns))
@@ -197,7 +196,7 @@ def test_directions_settle_where_no_other_nearby_is_cheaper_to_hide(columns: int
     def loss(coefficients: Array) -> float:
         return objective(hiding(objective, base + span @ coefficients)).loss
 
-    settled = settle(objective, alone, span, start, base if fixed else None, steps=300, tolerance=1e-13)
+    settled = settle(objective, span, start, fixed=base if fixed else None)
     assert loss(settled) < 0.9 * loss(start)
     turns = 1e-3 * np.linalg.norm(settled) * rng.standard_normal((20, *settled.shape))
     assert all(loss(settled + turn) > loss(settled) for turn in turns)

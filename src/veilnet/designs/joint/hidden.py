@@ -90,14 +90,14 @@ def directions_worth_hiding(
     better = sorted(trials, key=merit)[: -(-len(trials) // 2)]
     distinct: list[Array] = []
     for candidate in sorted(
-        (_settled(objective, blind, trial, problem=problem) for trial in better), key=merit
+        (settle(objective, blind, trial, problem=problem) for trial in better), key=merit
     ):
         if all(abs(float(candidate @ other)) < SETTINGS.same_direction for other in distinct):
             distinct.append(candidate)
     return [blind @ candidate for candidate in distinct]
 
 
-def _settled(
+def settle(
     objective: JointObjective,
     span: Array,
     start: Array,
@@ -184,7 +184,7 @@ def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: i
         tried += [candidate(basis, trial) for trial in (trials if size > 1 else trials[:1])]
     tried.sort(key=lambda each: each.loss)
     settled = [
-        candidate(each.basis, _settled(objective, each.basis, each.basis.T @ each.directions[:, 0]))
+        candidate(each.basis, settle(objective, each.basis, each.basis.T @ each.directions[:, 0]))
         for each in [each for each in tried if each.basis.shape[1] > 1][: SETTINGS.hiding_settled]
     ]
     return sorted([*tried, *settled], key=lambda each: each.loss)
@@ -257,7 +257,7 @@ def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[
     if free.shape[1] == 0:
         return [hiding(objective, known / np.linalg.norm(known, axis=0))]
     starts = _beginnings(form, objective, known, free, seed)
-    best = (known + free @ _settled(objective, free, start, fixed=known) for start in starts)
+    best = (known + free @ settle(objective, free, start, fixed=known) for start in starts)
     return sorted((hiding(objective, each) for each in best), key=lambda shrink: objective(shrink).loss)
 
 
