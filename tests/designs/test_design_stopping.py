@@ -55,3 +55,13 @@ def test_ctrl_c_passes_through(way: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         vn.design(NETWORK, **WAYS[way], progress=interrupt)
+
+
+def test_a_frontier_that_is_stopped_has_the_points_it_had() -> None:
+    free = 0.5 * min(vn.check(NETWORK).ceiling.values())
+    found = vn.frontier(
+        NETWORK, [free, COSTLY, 2 * max(vn.privacy_limit(NETWORK).values())], progress=stop_after(1)
+    )
+    assert found.interrupted
+    assert [point.method for point in found.rows] == ["perfect", "infeasible"]
+    assert "interrupted" in str(found)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from veilnet._core.progress import Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
-from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture
+from veilnet.designs.many import Effort, FormCrowd, ManyCurve, Question, Rule, curve, mixed_answers, mixture
+from veilnet.designs.many.descent import Descent
 from veilnet.designs.many.recipes import pulled
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound.rapidity import Rapidities
@@ -195,6 +197,20 @@ def test_margins_are_kept_in_every_question() -> None:
     best = answers.best(within, np.array([1.0, 0.0]), 0)
     assert answers.at(best).loss == pytest.approx(0.1, rel=1e-6)
     assert answers.at(best).loss < 0.1
+
+
+def test_prices_are_searched_for_until_their_answers_reach_what_is_asked() -> None:
+    """Oracle: the best mixture of answers, which is found without the search for prices itself."""
+    form = standard_form(network(6))
+    crowd, teller = FormCrowd(form), Teller(None)
+    descent = Descent(crowd, lambda recipe: curve.middle_price(form, recipe), teller)
+    question = Question(3.0 * descent.ceiling)
+    expected = descent.answer(question, Effort(first=30, steps=0, rounds=0, last=0))
+    start = Rule.prices(crowd.wanted, np.where(crowd.owner == 0, -1.0, 0.1))
+    softly, _ = descent._searched(question, expected.at, start, Effort(first=0, steps=60, rounds=6, last=0))
+    reached = mixture.Answers(crowd.wanted, crowd.owner, [crowd.ask(softly)]).at(np.ones(1))
+    assert np.all(reached.privacy >= 0.99 * question.targets)
+    assert reached.loss <= 1.1 * expected.at.loss
 
 
 def test_thousands_of_agents_are_proved_in_closed_form(tmp_path: Path) -> None:
