@@ -44,7 +44,7 @@ class Said:
         self._reader = EstimateReader(keys.reader("telegraf"), TOPICS)
         signer = EstimateSigner(keys.centre, TOPICS)
         self._count = 0
-        self.publisher = Publisher(self._publish, signer, TOPICS, neighbours)
+        self.publisher = Publisher(self._publish, signer, TOPICS, neighbours or Neighbours(TOPICS, ""))
 
     def _publish(self, each: Publication) -> int:
         self.raw.append(each)

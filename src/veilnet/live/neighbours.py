@@ -76,10 +76,6 @@ class Neighbours:
         )
         return [Publication(home_assistant.discovery_topic(self.topics, self.home_assistant), payload, True)]
 
-    def hears(self, topic: str) -> bool:
-        """Whether a message on this topic is for the neighbours and not for the centre."""
-        return topic in self.subscriptions
-
     def answer(self, topic: str, payload: bytes) -> list[Publication]:
         """What to say to a message for the neighbours."""
         if self.home_assistant is not None and home_assistant.is_birth(topic, payload, self.home_assistant):

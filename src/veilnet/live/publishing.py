@@ -24,7 +24,7 @@ class Publisher:
 
     say:        publishes something on the broker, and returns its number.
     signer:     the centre's; ``topics`` of the network.
-    neighbours: who hears of it too, None for nobody.
+    neighbours: who hears of it too.
 
     ``lost`` counts estimates that found no room to wait in.
     """
@@ -34,7 +34,7 @@ class Publisher:
         say: Callable[[Publication], int],
         signer: EstimateSigner,
         topics: Topics,
-        neighbours: Neighbours | None,
+        neighbours: Neighbours,
     ) -> None:
         self._say, self._signer, self._topics, self._neighbours = say, signer, topics, neighbours
         self._unsaid: deque[dict[str, Any]] = deque()
@@ -88,5 +88,5 @@ class Publisher:
             said = Publication(topic, self._signer.payload(table), retain=newest)
             self._newest = said if newest else self._newest
             self._on_its_way[self._say(said)] = said
-            for each in () if self._neighbours is None else self._neighbours.tell(table):
+            for each in self._neighbours.tell(table):
                 self._say(each)

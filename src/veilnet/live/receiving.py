@@ -58,9 +58,10 @@ class Receiver(Connection):
     ) -> None:
         super().__init__(credentials, address, say, Publication(topics.status, OFFLINE, retain=True))
         self._centre, self._seals, self._topics = centre, seals, topics
-        self._estimated, self._idle, self._neighbours = estimated, idle, neighbours
+        self._estimated, self._idle = estimated, idle
+        self._neighbours = neighbours or Neighbours(topics, "")
         signer = EstimateSigner(credentials, topics)
-        self.estimates = Publisher(lambda each: self.publish([each]), signer, topics, neighbours)
+        self.estimates = Publisher(lambda each: self.publish([each]), signer, topics, self._neighbours)
         self._wording = Wording(signer, topics)
         self._leading = Leading(
             centre.store,
@@ -96,8 +97,8 @@ class Receiver(Connection):
     def subscriptions(self) -> list[str]:
         """What agents send, and what another centre says."""
         topics = self._topics
-        beside = [] if self._neighbours is None else self._neighbours.subscriptions
-        return [topics.all_messages, topics.all_sums, topics.lease, topics.status, *beside]
+        common = [topics.all_messages, topics.all_sums, topics.lease, topics.status]
+        return [*common, *self._neighbours.subscriptions]
 
     def begin(self) -> None:
         """Connected, and soon known who is the centre."""
@@ -123,7 +124,7 @@ class Receiver(Connection):
         elif topic == self._topics.status:
             if payload == OFFLINE.encode() and self._greeted:  # another's last words
                 self.publish([Publication(topic, ONLINE, retain=True)])
-        elif self._neighbours is not None and self._neighbours.hears(topic):
+        elif topic in self._neighbours.subscriptions:
             self.publish(self._neighbours.answer(topic, payload))
         else:
             return False
@@ -141,8 +142,7 @@ class Receiver(Connection):
         self.estimates.repeat()
         self.publish([Publication(self._topics.status, ONLINE, retain=True)])
         self._heard = None
-        if self._neighbours is not None:
-            self.publish(self._neighbours.greeting())
+        self.publish(self._neighbours.greeting())
         hello = Receipt(bytes(STORE_BYTES), [], [])
         for agent, seal in self._seals.items():
             self.publish([Publication(self._topics.acks(agent), seal.receipt(hello), qos=0)])
