@@ -193,7 +193,7 @@ class Network:
         return found
 
     def compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:
-        """The chain of hashes that the agent kept, made anew from what the centre has, and as an audit sees it."""
+        """The chain of hashes that the agent kept, computed again from what the centre has, and audited."""
         kept = store.execute(
             "SELECT sequence, hash FROM releases WHERE hash IS NOT NULL ORDER BY sequence"
         ).fetchall()

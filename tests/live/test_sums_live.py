@@ -162,7 +162,7 @@ def test_a_room_killed_while_an_epoch_is_begun_says_nothing_of_it_later(live: Su
 def test_a_plan_of_sums_runs_in_no_other_way(live: SummedHouse) -> None:
     room = ROOMS[0]
     agent = live.agents[room]
-    with pytest.raises(Exception, match="start the agent anew"):
+    with pytest.raises(Exception, match="restart the agent"):
         LiveAgent(agent.store, live.seals[room], live.sanitizers[room], live.plan_id)
 
 
@@ -182,7 +182,7 @@ def test_a_store_that_is_begun_anew_has_another_key(live: SummedHouse) -> None:
 def test_a_running_room_takes_up_no_other_plan_of_its_sum(live: SummedHouse) -> None:
     """Terms are of one plan: members of two plans would add up what does not belong together."""
     room = ROOMS[0]
-    with pytest.raises(vn.InvalidPlan, match="start the agent anew"):
+    with pytest.raises(vn.InvalidPlan, match="restart the agent"):
         live.agents[room].take_up(live.sanitizers[room], "f" * 32)
 
 

@@ -267,7 +267,7 @@ class _Plans:
         if not new.sent:
             raise _Silenced
         if (new.readings, new.names) != (self.sanitizer.readings, self.sanitizer.names):
-            raise InvalidPlan("it takes other readings; start the agent anew with them")
+            raise InvalidPlan("it takes other readings; restart the agent with them")
         counted = epochs_of(self._step, new.step)
         assert self.agent is not None
         self.epochs.goes_on_as(counted, self.agent.store.epochs)

@@ -87,7 +87,7 @@ def _keys(
     Hand each party its own folder and nothing else: keys/broker, keys/centre, keys/agents/kitchen, ... The folder
     keys/authority stays with you: it can make a certificate for any name. Run it again after a change of plan, or to
     renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
-    who may do what are written anew, and agents that left the plan may do nothing any more.
+    who may do what are written again, and agents that left the plan may do nothing any more.
     """
     from veilnet.live.broker import BrokerPlan, write_configuration
     from veilnet.live.keys import LOOPBACK, make_keys

@@ -117,7 +117,7 @@ class LiveAgent:
             known = None if terms is None else terms.membership
             if summed != known or (terms is not None and plan[:SHORT] != terms.plan[:SHORT]):
                 raise InvalidPlan(
-                    "plan: its messages are added up with those of others; start the agent anew with it"
+                    "plan: its messages are added up with those of others; restart the agent with it"
                 )
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         in_sums = self._rounds is not None and sanitizer.order > 0

@@ -271,7 +271,7 @@ class StreamEstimator:
         return agent in self._remembering and 0 < after < self._start
 
     def _is_first(self, message: Message) -> bool:
-        """Whether its agent reported no epoch from the first row to this one: another must not begin all anew."""
+        """Whether its agent reported no epoch from the first row to this one: another must not start all over."""
         reports = self._store.reports_of(self._plans, message.agent, self._start, message.epoch)
         return next(reports)[0] == message.epoch
 

@@ -101,7 +101,7 @@ class Credentials:
             context.load_cert_chain(self.certificate, self.key)
         except (ssl.SSLError, OSError) as error:
             raise InvalidRequest(
-                f"{self.folder}: not usable as certificate and key ({error}); make them anew with 'veilnet live keys'"
+                f"{self.folder}: not usable as certificate and key ({error}); make new ones with 'veilnet live keys'"
             ) from None
         return context
 

@@ -63,7 +63,7 @@ class Publisher:
     def repeat(self) -> None:
         """There is another connection: what the broker did not confirm is said again, and the newest anyway.
 
-        A broker that was started anew has forgotten what it retained.
+        A broker that was restarted has forgotten what it retained.
         """
         left = list(self._on_its_way.values())
         if self._newest is not None and self._newest not in left:
