@@ -1,8 +1,8 @@
 """Estimates by a stream processor: Bytewax adds up what agents sent of an epoch, on as many workers as it is given.
 
     pip install "bytewax[kafka]==0.21.1"
-    python -m bytewax.run -w 2 "examples.bytewax_estimates:flow('plan/center.json', 'sent.jsonl')"
-    python -m bytewax.run -w 2 "examples.bytewax_estimates:flow('plan/center.json', 'kafka://broker:9092/sent')"
+    python -m bytewax.run -w 2 "examples.bytewax_estimates:flow('FOLDER/center.json', 'sent.jsonl')"
+    python -m bytewax.run -w 2 "examples.bytewax_estimates:flow('FOLDER/center.json', 'kafka://broker:9092/sent')"
 
 Each line, or record of Kafka, is a message: {"epoch": 7, "agent": "kitchen", "sent": [0.5, 0.25]}. Each has to come
 once, and from that agent: seals and duplicates are the live centre's business. An epoch is estimated when all agents

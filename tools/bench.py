@@ -176,6 +176,11 @@ BENCHMARKS = {
         "a centre, its standby and the broker killed in turn while readings come",
         ("--kills", "6"),
     ),
+    "partial-sums": Benchmark(
+        "partial_sums.py",
+        "sums of parts of the agents, in a loop and on Bytewax, with the live centre",
+        ("--agents", "50", "--epochs", "50"),
+    ),
     "live-load": Benchmark(
         "live_load.py",
         "messages a second at the centre of a live network with a bare subscriber",
