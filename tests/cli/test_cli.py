@@ -293,7 +293,7 @@ def test_tables_keep_brackets_and_round_numbers(capsys) -> None:
 
 def test_progress_is_silent_off_a_terminal(capsys) -> None:
     with _shared.progress("thinking", total=2) as steps:
-        steps.advance()
+        steps.reached("", 1.0)
         steps.update(2, 2)
     assert capsys.readouterr() == ("", "")
 
@@ -304,7 +304,7 @@ def test_progress_appears_only_when_it_takes_long(slow: bool, monkeypatch, capsy
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(_shared, "_PATIENCE", 0.0 if slow else 60.0)
     with _shared.progress("[thinking]", total=2) as steps:
-        steps.advance()
+        steps.reached("", 1.0)
         shown, end = "", time.monotonic() + 120
         while slow and "[thinking]" not in shown and time.monotonic() < end:
             time.sleep(0.02)
