@@ -79,6 +79,29 @@ def test_whole_numbers_send_what_doubles_do(deviations: Any) -> None:
     assert np.mean(apart) < (1e-3 if any(deviations) else 1e-4)
 
 
+@needs_compiler
+def test_joint_noise_of_whole_numbers_is_that_of_doubles(tmp_path: Path) -> None:
+    """And what rounding shows stands in the exported header."""
+    agent = vn.Sanitizer(
+        [[1.0, 0.5, 0.0], [0.0, 1.0, -2.0]],
+        [[2.0, 0.7], [0.7, 1.0]],
+        grid=[2.0**-9, 2.0**-9],
+        agent="hall",
+    )
+    program = compiled(agent, tmp_path, arithmetic="fixed")
+    rows, source = np.random.default_rng(1).standard_normal((ROWS, 3)).astype(np.float32), Taped(2)
+    noise, blur = source.normal((ROWS, 2)), source.uniform((ROWS, 2))
+    expected = np.rint(
+        rows.astype(float) @ agent.recipe.rows + noise @ (agent.noise_root / agent.grid) + blur
+    )
+    status, steps = sent_by(program, rows, source.tape(np.zeros(ROWS, bool)), 2, "<f4")
+    assert not status.any()
+    apart = np.abs(steps - expected)
+    assert apart.max() <= 1
+    assert apart.mean() < 1e-3
+    says((tmp_path / "veilnet_plan.h").read_text(encoding="utf-8"), f"{fixed_of(agent).shows:.1g}")
+
+
 @pytest.mark.parametrize("agent", ["kitchen", "hall", "study"])
 def test_what_shows_of_readings_with_the_same_sums(agent: str) -> None:
     """Two rows whose Cy differ by an amount that Fractions know: t differs by it, but for what is stated."""

@@ -58,7 +58,11 @@ def export_c(
     other = _LINEAR if main == _SYMBOLS else _SYMBOLS
     sources = sorted((files("veilnet.export") / "c").iterdir(), key=lambda file: file.name)
     contents = {file.name: file.read_bytes() for file in sources if file.name != other}
-    contents[_PLAN] = _plan_header(agent.agent, plan, sizes, tables).encode()
+    shows = rounding(agent, arithmetic)
+    said = (
+        f"/* Rounding shows in a row that is sent with a chance of {shows:.1g} at most. */\n" if shows else ""
+    )
+    contents[_PLAN] = (said + _plan_header(agent.agent, plan, sizes, tables)).encode()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / other).unlink(missing_ok=True)  # of another agent, before
     for name, content in contents.items():
