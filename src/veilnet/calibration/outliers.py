@@ -7,8 +7,9 @@ its limits that the parameters leave far from the others can come again: it stay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -39,16 +40,17 @@ class Outlier:
     kept: bool
 
 
-def beyond_limits(columns: Array) -> Booleans:
+def beyond_limits(
+    columns: Array, limits: Callable[[Array], tuple[float, float]] = credible_limits
+) -> Booleans:
     """(T, columns): which values lie beyond the limits their own column proposes."""
-    edges = np.array([credible_limits(column) for column in columns.T])
+    edges = np.array([limits(column) for column in columns.T])
     return np.asarray((columns < edges[:, 0]) | (columns > edges[:, 1]))
 
 
 def far_from_explained(residuals: Array) -> Booleans:
     """(T, N): which residuals are further from all others than these are spread."""
-    edges = np.array([bulk(column, reach=1.0) for column in residuals.T])
-    return np.asarray((residuals < edges[:, 0]) | (residuals > edges[:, 1]))
+    return beyond_limits(residuals, partial(bulk, reach=1.0))
 
 
 def outliers(

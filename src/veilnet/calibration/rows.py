@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Literal
 
@@ -54,16 +54,9 @@ class Rows:
         cuts = np.cumsum(~kept)
         changed = np.diff(self.segments[kept] + cuts[kept]) != 0
         segments = np.concatenate([[0], np.cumsum(changed)]) if np.any(kept) else np.zeros(0)
-        return Rows(
-            self.readings[kept],
-            self.parameters[kept],
-            segments.astype(np.intp),
-            self.numbers[kept],
-            self.dropped,
-            self.time,
-            self.notes,
-            None if self.groups is None else np.unique(self.groups[kept], return_inverse=True)[1],
-        )
+        groups = None if self.groups is None else np.unique(self.groups[kept], return_inverse=True)[1]
+        rows = {name: getattr(self, name)[kept] for name in ("readings", "parameters", "numbers")}
+        return replace(self, **rows, segments=segments.astype(np.intp), groups=groups)
 
 
 def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None, group: str | None = None) -> Rows:

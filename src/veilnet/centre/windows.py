@@ -115,23 +115,14 @@ class Level:
 
     def paired(self, new: Windows) -> Windows:
         """Windows of twice the length."""
-        old = self._waiting
-        every = Windows(
-            np.concatenate([old.sums, new.sums]),
-            np.concatenate([old.squares, new.squares]),
-            np.concatenate([old.since, new.since]),
-            np.concatenate([old.until, new.until]),
-        )
-        even = len(every.since) // 2 * 2
-        self._waiting = Windows(
-            every.sums[even:], every.squares[even:], every.since[even:], every.until[even:]
-        )
-        return Windows(
-            every.sums[0:even:2] + every.sums[1:even:2],
-            every.squares[0:even:2] + every.squares[1:even:2],
-            every.since[0:even:2],
-            every.until[1:even:2],
-        )
+        every = [
+            np.concatenate(both)
+            for both in zip(vars(self._waiting).values(), vars(new).values(), strict=True)
+        ]
+        even = len(every[0]) // 2 * 2
+        self._waiting = Windows(*(each[even:] for each in every))
+        sums, squares, since, until = (each[:even] for each in every)
+        return Windows(sums[::2] + sums[1::2], squares[::2] + squares[1::2], since[::2], until[1::2])
 
 
 HISTORY = 32  # windows, before what they say is believed
