@@ -52,7 +52,7 @@ def drawn(plan: vn.Plan, rows: int, rng: np.random.Generator) -> tuple[Array, Ar
     return present, readings, np.concatenate(sent, axis=1)
 
 
-@pytest.mark.parametrize("rows", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rows", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_no_learned_detector_sees_more_than_the_target(rows: int) -> None:
     plan = vn.design(network(), privacy={"presence": vn.Auc(TARGET)})
     assert plan.detectability["presence"].auc == pytest.approx(TARGET, abs=1e-6)
