@@ -10,8 +10,8 @@ size: L = 12, N = 72, drawn as in its section VII with each agent's noise indepe
 quarter, a half or three quarters of the way from the ceiling to its limit (p = 3.5, 6 or 8.5 times 1 + ceiling
 where there is none). Structured: networks as people write them. A gap of 1 % says that the loss is at most 1 %
 above the least possible of linear mechanisms; inf says that nothing was proved. "By default" is what the design
-carries; "step" is what proved most: nothing, the closed form, the ascent, or the program with turns, which
---no-program leaves out. Times are CPU seconds of one thread. --digits confirms so many proofs in 40 digits, and
+carries; "step" is what proved most: nothing, the closed form, the ascent, so many pieces, or the program with turns,
+which --no-program leaves out. Times are CPU seconds of one thread. --digits confirms so many proofs in 40 digits, and
 --starts lets another optimiser look below each bound from so many starts.
 """
 
@@ -152,8 +152,9 @@ def measure(instance: Instance, gap: float) -> Outcome:
     if best.proof is None:
         step = "nothing"
     elif isinstance(best.proof.multipliers, Rapidities):
-        closed = best.proof.multipliers.half.shape[1] == np.linalg.matrix_rank(instance.network.U)
-        step = "closed form or one policy" if closed else "policies"
+        pieces, _, policies, _ = best.proof.multipliers.half.shape
+        closed = policies == np.linalg.matrix_rank(instance.network.U)
+        step = f"{pieces} pieces" if pieces > 1 else "closed form or one policy" if closed else "policies"
     seconds = time.process_time() - designed
     return Outcome(instance, -best.utility, plan.gap, best.gap, step, designed - begun, seconds, best)
 

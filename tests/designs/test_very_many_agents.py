@@ -230,7 +230,7 @@ def test_thousands_of_agents_are_proved_in_closed_form(tmp_path: Path) -> None:
     assert plan.proof is not None
     assert plan.gap < 1e-3
     assert isinstance(plan.proof.multipliers, Rapidities)
-    half = plan.proof.multipliers.half[:, 0, 0]
+    half = plan.proof.multipliers.half[0, :, 0, 0]
     rapidity = 2 * half / (1 - half**2)
     each = observe.transpose(0, 2, 1) @ observe / 0.3
     root = np.linalg.cholesky(125 * np.eye(5) + each.sum(axis=0))

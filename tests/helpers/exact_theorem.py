@@ -202,13 +202,33 @@ def exact_surplus(network: vn.Network, proof: Proof) -> Any:
 
 
 def _surplus_of_rapidities(form: ExactForm, proof: Proof, given: Rapidities) -> Any:
-    """λ_min(A) on the v in proportion, A added up agent by agent from the theorem's statement.
+    """The least over the pieces; that they are all of v is followed down the tree of cuts."""
+    paths: dict[int, dict[int, int]] = {}
+
+    def follow(at: int, path: dict[int, int]) -> None:
+        if at < 0:
+            assert -1 - at not in paths
+            paths[-1 - at] = path
+            return
+        assert at not in path
+        for side, child in zip((-1, 1), given.children[at], strict=True):
+            follow(int(child), {**path, at: side})
+
+    follow(0 if len(given.cuts) else -1, {})
+    assert sorted(paths) == list(range(len(given.half)))
+    return min(_surplus_of_piece(form, proof, given, piece, path) for piece, path in sorted(paths.items()))
+
+
+def _surplus_of_piece(
+    form: ExactForm, proof: Proof, given: Rapidities, piece: int, path: dict[int, int]
+) -> Any:
+    """λ_min(A - Σ λ l m') on the v in proportion, A added up agent by agent from the theorem's statement.
 
     F and E may be any matrices: they are taken from doubles, as numbers, and all that follows has 40 digits.
     """
     rows = [form.private[name] for name in proof.privacy]
     m, length, r = form.public.rows, form.size, sum(each.rows for each in rows)
-    queues = given.half.shape[1]
+    queues = given.half.shape[2]
     policies = queues // m
     grown = (1 + mp.mpf(proof.loss)) * (1 + form.slack)
     kept = [(1 + mp.mpf(each)) / (1 + form.slack) for each in proof.privacy.values()]
@@ -220,7 +240,7 @@ def _surplus_of_rapidities(form: ExactForm, proof: Proof, given: Rapidities) -> 
                 vector[a * r + start + k] = each[k, a]
         private.append(vector)
         start += each.rows
-    turns = [_rotation(_exact(each)) for each in given.half]
+    turns = [_rotation(_exact(each)) for each in given.half[piece]]
     answer, moved, basis = _best_maps(form, turns, private, given.proportions, float(grown), policies)
     basis = _exactly_in_proportion(_exact(basis), private, given.proportions)
     s, w = _exact(answer), _exact(moved)  # (k, n'), (L m k, n'), W's rows x-coordinate slowest
@@ -250,6 +270,16 @@ def _surplus_of_rapidities(form: ExactForm, proof: Proof, given: Rapidities) -> 
                         column[coordinate, place] -= t[queue, other] * basis[coordinate * r + other, place]
             shown = observe * column
             matrix -= shown.T * shown
+    height = private[0] / mp.mpf(float(given.proportions[0]))
+    for owner, first, second, weight in given.weights:
+        if owner == piece:
+            assert weight >= 0
+            lines = [
+                basis.T * (height if row == 0 else _exact(path[int(row) - 1] * given.cuts[int(row) - 1]).T)
+                for row in (first, second)
+            ]
+            product = mp.mpf(float(weight)) * lines[0] * lines[1].T
+            matrix -= (product + product.T) / 2
     gram = basis.T * basis  # the float basis is orthonormal to rounding only: compare with it
     return _lowest(matrix) / max(mp.mpf(1), _highest(gram))
 

@@ -35,6 +35,7 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import (
     Rapidities,
     RapidityTheorem,
+    half_of,
     public_columns,
     rotations,
 )
@@ -124,9 +125,13 @@ def test_no_multipliers_prove_what_a_design_refutes(
         theorem: Inequality
         if isinstance(given, Rapidities):
             half = given.half + scale * np.max(np.abs(given.half)) * rng.standard_normal(given.half.shape)
-            half /= np.maximum(1.0, 1.001 * np.linalg.norm(half, 2, axis=(1, 2)))[:, None, None]
+            half /= np.maximum(1.0, 1.001 * np.linalg.norm(half, 2, axis=(2, 3)))[..., None, None]
             proportions = given.proportions * np.exp(scale * rng.standard_normal(given.proportions.shape))
-            theorem = RapidityTheorem(form, asked, Rapidities(half, proportions))
+            weights = given.weights.copy()
+            weights[:, 3] *= np.exp(scale * rng.standard_normal(len(weights)))
+            cuts = given.cuts + scale * rng.standard_normal(given.cuts.shape)
+            changed = replace(given, half=half, proportions=proportions, cuts=cuts, weights=weights)
+            theorem = RapidityTheorem(form, asked, changed)
         else:
             theorem = Theorem(form, asked, tuple(_disturbed(rng, each, scale) for each in given))
         bound = theorem.largest_loss(privacy, 100.0)
@@ -327,8 +332,10 @@ def test_a_statement_beyond_the_optimum_is_refused(proved: list[vn.Plan]) -> Non
     assert not boast.holds(plan.network)
     with pytest.raises(InvalidPlan, match="proof"):
         plan.with_proof(boast)
-    elsewhere = kind_of(1)
-    assert not replace(plan.proof, privacy=dict.fromkeys(elsewhere.private, 1.0)).holds(elsewhere)
+    other = proved[1]
+    assert other.proof is not None
+    false = replace(plan.proof, loss=-1.01 * other.utility, privacy=other.proof.privacy)
+    assert not false.holds(other.network)
 
 
 def test_closed_forms_have_no_gap_and_the_rest_says_what_is_proved(proved: list[vn.Plan]) -> None:
@@ -387,7 +394,7 @@ def test_the_ascent_has_the_derivative_it_says() -> None:
     parts = ascent.parts(t)
     derivative = np.sum(ascent.pulled(weight, t, parts, ascent.at(parts, 0.2, kept)[1]) * moved)
     assert (paired(t + 1e-5 * moved) - paired(t - 1e-5 * moved)) / 2e-5 == pytest.approx(derivative, rel=1e-7)
-    theorem = RapidityTheorem(form, (0, 1), ascent.rapidities(t))
+    theorem = RapidityTheorem(form, (0, 1), Rapidities(half_of(t)[None], ascent.proportions))
     np.testing.assert_allclose(
         theorem.at(0.2, {0: 2.0, 1: 4.0}), ascent.at(parts, 0.2, kept)[0], rtol=0, atol=1e-10
     )
@@ -410,8 +417,9 @@ def test_rapidities_are_the_other_theorem_without_turns() -> None:
     given = plan.proof.multipliers
     assert isinstance(given, Rapidities)
     form = lifted_form(network)
-    grown, moved = rotations(given.half)
-    policies = given.half.shape[1]
+    assert len(given.half) == 1
+    grown, moved = rotations(given.half[0])
+    policies = given.half.shape[2]
     main = np.kron(form.information, np.eye(policies)) + lifted_sum(form.informations, grown @ grown)
     cross, columns = lifted_sum(form.informations, grown @ moved), public_columns(form.public, policies)
     solved = np.linalg.solve(main, np.hstack([cross, columns]))
@@ -430,6 +438,46 @@ def test_rapidities_are_the_other_theorem_without_turns() -> None:
     same = Multipliers(1.0, root, answer.T @ answer, np.zeros((0, 3)), tuple(none), tuple(heard), links)
     other = Theorem(form, (0,), (same,)).surplus(loss, {0: target})
     assert other == pytest.approx(replace(plan.proof, loss=loss).surplus(network), rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def in_pieces() -> vn.Plan:
+    """A plan with a proof in pieces of half the gap that one of them proves."""
+    network = random_network(
+        12, noise="per agent", prior="covariance", sizes=(2, 1, 2), parameters=4, public_rows=1,
+        private_rows=(1,),
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proving, "_by_program", lambda *_given: None)
+        plan = vn.design(network, privacy=costly(network))
+        return proved_plan(replace(plan, proof=None), plan.gap / 2)
+
+
+def test_pieces_prove_more_than_one_and_cover_every_v(in_pieces: vn.Plan) -> None:
+    """Their bound is confirmed in 40 digits; a part of v without a piece, or with two, is refused."""
+    proof = in_pieces.proof
+    assert proof is not None
+    given = proof.multipliers
+    assert isinstance(given, Rapidities)
+    assert len(given.half) > 2
+    assert 0 < proof.surplus(in_pieces.network) <= float(exact_surplus(in_pieces.network, proof))
+    ends = np.argwhere(given.children < 0)
+    for column, value in (
+        (0, given.children[tuple(ends[1])]),
+        (1, -1.0 - len(given.half)),
+        (0, 0.0),
+        (1, 0.5),
+    ):
+        children = given.children.copy()
+        children[ends[0][0], column] = value
+        if not np.array_equal(children, given.children):
+            assert not replace(proof, multipliers=replace(given, children=children)).holds(in_pieces.network)
+    for change in (
+        {"weights": given.weights * [1, 1, 1, -1]},
+        {"cuts": -given.cuts},
+        {"weights": np.vstack([given.weights, [0, len(given.cuts) + 1, 0, 0.0]])},
+    ):
+        assert not replace(proof, multipliers=replace(given, **change)).holds(in_pieces.network)
 
 
 def test_two_solvers_agree() -> None:

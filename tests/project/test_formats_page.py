@@ -89,7 +89,7 @@ KNOWN = {
     "veilnet-plan-archive/4": "efb501a6f2e2",
     "veilnet-sanitizer/3": "5a3b38362a25",
     "veilnet-centre/3": "3d590f000719",
-    "veilnet-proof/4": "2156a1b19555",
+    "veilnet-proof/5": "a075ad995a62",
     "veilnet-symbol-plan/5": "a9b5393ff9c8",
     "veilnet-symbol-agent/2": "c204fc9e20ed",
     "veilnet-symbol-centre/2": "e7140ceed910",

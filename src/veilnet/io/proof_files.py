@@ -39,7 +39,9 @@ _MULTIPLIERS = ObjectOf(
     heard=ListOf(PACKED),
     links=ListOf(PACKED),
 )
-_RAPIDITIES = ObjectOf(Rapidities, half=PACKED, proportions=PACKED)
+_RAPIDITIES = ObjectOf(
+    Rapidities, half=PACKED, proportions=PACKED, cuts=PACKED, children=PACKED, weights=PACKED
+)
 PROOF = Table(
     plan=Maybe(TEXT),
     loss=NUMBER,

@@ -15,10 +15,10 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
-from veilnet.designs.joint.lbfgs import Curvature
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
 from veilnet.designs.lower_bound.mixing import mixed_rows
-from veilnet.designs.lower_bound.rapidities import FirstOrder, RapidityAscent, begin, centred, raised
+from veilnet.designs.lower_bound.pieces import Pieces
+from veilnet.designs.lower_bound.rapidities import FirstOrder, RapidityAscent, begin, raised
 from veilnet.designs.lower_bound.semidefinite import entries_of, interior_point_available, solve_semidefinite
 from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.designs.lower_bound.splitting import Splitting
@@ -144,8 +144,8 @@ def _prove(
             continue
         own = lifted_form(network, common, mixed) if mixed else form
         best = _Best(own, asked, SETTINGS.quick_gap if gap is None else gap)
-        _by_rapidities(best, shrinks, progress, quick=gap is None)
         dear = gap is None or _work_estimate(network, asked) >= SETTINGS.dearest_iteration
+        _by_rapidities(best, shrinks, progress, 1.0 if dear else SETTINGS.early_part, quick=gap is None)
         if not (dear or best.enough()):
             _by_program(best, shrinks, progress)
         if best.found is not None:
@@ -228,8 +228,10 @@ class _Best:
         return _programs_of(self.form, self.question, slack)
 
 
-def _by_rapidities(best: _Best, shrinks: list[Array], progress: Progress, *, quick: bool) -> None:
-    """The closed form; where it proves too little, an ascent with few policies, or as many as v has entries."""
+def _by_rapidities(
+    best: _Best, shrinks: list[Array], progress: Progress, part: float, *, quick: bool
+) -> None:
+    """The closed form, then an ascent, then pieces in ``part`` of the time."""
     with np.errstate(all="ignore"):
         try:
             first = FirstOrder(best.form, tuple(best.question.privacy), shrinks)
@@ -237,21 +239,24 @@ def _by_rapidities(best: _Best, shrinks: list[Array], progress: Progress, *, qui
         except (np.linalg.LinAlgError, ValueError):
             return  # something is hidden altogether: no first-order point of this kind
         whole = sum(len(best.form.private[j]) for j in first.asked) * best.form.size
-        definite = float(np.linalg.eigvalsh(best.form.information)[0]) > SETTINGS.definite
+        values = np.linalg.eigvalsh(best.form.information)
+        unknown = int(np.sum(values <= SETTINGS.definite)) * (whole // best.form.size)
+        definite = unknown == 0
         if quick and len(best.form.observe) > SETTINGS.quick_agents:
             return
         each = best.form.size * len(best.form.public) * whole
         most = (SETTINGS.quick_size if quick else SETTINGS.most_size) // each
-        wanted = (SETTINGS.few_policies, 1) if definite else (whole,)
-        fitting = [policies for policies in wanted if policies <= most]
-        for policies in fitting[:1] if quick else fitting:
-            if best.enough():
-                return
-            with suppress(
-                np.linalg.LinAlgError
-            ):  # t went beyond floating point: what was proved before counts
-                rounds = SETTINGS.quick_rounds if quick else SETTINGS.rounds
-                _ascend(best, first, closed, policies, progress, rounds)
+        ways = [(min(unknown + 1, whole), 0.0 if quick else part)]
+        if (
+            definite
+        ):  # several policies prove more of one piece, one is quicker in many: not always enough to begin
+            few = SETTINGS.few_policies
+            ways = [(few, 0.0)] if quick else [(few, 0.0), *ways, (few, part)]
+        for policies, cut in ways:
+            if policies <= most and not best.enough():
+                with suppress(np.linalg.LinAlgError):  # t went beyond floating point: what was proved counts
+                    if _ascend(best, first, closed, policies, progress, cut) and cut:
+                        return
 
 
 def _closed_form(best: _Best, first: FirstOrder) -> Array:
@@ -260,7 +265,7 @@ def _closed_form(best: _Best, first: FirstOrder) -> Array:
     for seen in SETTINGS.seen:
         rapidity = first.rapidity(seen)
         with suppress(np.linalg.LinAlgError):
-            gap = best.take(Rapidities(half_of(rapidity), first.proportions), first.asked)
+            gap = best.take(Rapidities(half_of(rapidity)[None], first.proportions), first.asked)
             if gap <= least:
                 found, least = rapidity, gap
         if best.enough():
@@ -269,9 +274,12 @@ def _closed_form(best: _Best, first: FirstOrder) -> Array:
 
 
 def _ascend(
-    best: _Best, first: FirstOrder, closed: Array, policies: int, progress: Progress, rounds: int
-) -> None:
-    """Prove some fraction of what the design reaches, then as much of it as can be had (method of centres)."""
+    best: _Best, first: FirstOrder, closed: Array, policies: int, progress: Progress, part: float
+) -> bool:
+    """Some fraction of what the design reaches, as much as one piece proves, and more in ``part`` of the time.
+
+    Whether something was proved.
+    """
 
     def aimed(fraction: float) -> tuple[float, Array]:
         loss, privacy = best.question.aim(1 / fraction - 1)
@@ -279,21 +287,24 @@ def _ascend(
 
     ascent = RapidityAscent(best.form, first.asked, first.proportions, policies)
     t = begin(ascent, closed, policies)
-    centre, found = SETTINGS.first_fraction, False
-    for centre in (SETTINGS.first_fraction, SETTINGS.worst_fraction):
+    centre = SETTINGS.inside / (1 + best.least)  # 0 where nothing is proved so far
+    found = (
+        float(np.linalg.eigvalsh(ascent.at(ascent.parts(t), *aimed(max(centre, 1e-9)))[0])[0]) > 0 < centre
+    )
+    for centre in () if found else (SETTINGS.first_fraction, SETTINGS.worst_fraction):
         t, found = raised(ascent, t, *aimed(centre), best.enough)
         if found:
             break
-    curvature, proved = Curvature(t.size, SETTINGS.memory), [0.0]
-    for done in range(rounds if found else 0):
-        if asks_to_stop(progress("proving the gap", 0.2 * done / rounds)):
-            return
-        proved.append(1 / (1 + best.take(ascent.rapidities(t), first.asked)))
-        stalled = len(proved) > 6 and proved[-1] < proved[-6] * (1 + SETTINGS.stalled)
-        if best.enough(SETTINGS.first_part) or stalled:
-            return
-        centre = max(centre, centre + SETTINGS.towards * (proved[-1] - centre))
-        t = centred(ascent, t, *aimed(centre), curvature)
+    if not found:
+        return False
+    goal = 1 / (1 + SETTINGS.nearer * best.gap)
+    pieces = Pieces(ascent, aimed, lambda: best.enough(part or 1.0))
+    pieces.begin(t, centre, goal)
+    best.take(pieces.rapidities(), first.asked)
+    if part and not best.enough(part):
+        pieces.refine(goal, lambda proved: asks_to_stop(progress("proving the gap", min(proved, 1.0))))
+        best.take(pieces.rapidities(), first.asked)
+    return True
 
 
 def _by_program(best: _Best, shrinks: list[Array], progress: Progress) -> None:

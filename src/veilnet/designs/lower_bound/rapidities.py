@@ -7,8 +7,8 @@ there, A v = 0 at v = vec V, and if A is positive elsewhere the bound is the los
 
 **Ascent.** Where A is not positive elsewhere, more numbers s_b ("policies") help: without a prior A is the difference
 of a matrix of rank k and a positive one, so as many as v has entries are needed. At a fixed β the least eigenvalue of
-A is raised, softened, until it is positive; then the largest β that t proves is found, β is moved towards it and
--log det A minimised over t (the method of centres). All t are matrices of any size, so nothing is constrained.
+A is raised, softened, until it is positive; then t and β are raised together (:mod:`.pieces`). All t are matrices of
+any size, so nothing is constrained.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.plans.lower_bound.lifted_form import LiftedForm, lifted_sum
 from veilnet.plans.lower_bound.rapidity import (
-    Rapidities,
-    half_of,
     in_proportion,
     private_vectors,
     public_columns,
 )
 
 _TINY = float(np.finfo(float).tiny)
+_STEP = 1e-7  # of a difference quotient of what is nearly linear
 
 
 class FirstOrder:
@@ -148,8 +147,9 @@ class RapidityAscent:
         self._informations, self._policies = form.informations, policies
         private = private_vectors(form, asked)
         self._rows = private.shape[1] // form.size
-        self._basis = in_proportion(private, proportions)
+        self._basis = self.basis = in_proportion(private, proportions)
         self._private = private @ self._basis
+        self.height = self._private[0] / proportions[0]
         self._known = self._basis.T @ np.kron(form.information, np.eye(self._rows)) @ self._basis
         self._queues = len(form.public) * policies
         self._main = np.kron(form.information + form.informations.sum(axis=0), np.eye(self._queues))
@@ -180,6 +180,24 @@ class RapidityAscent:
         matrix = parts.fixed + parts.heard.T @ answer - (self._private.T / kept) @ self._private
         return np.asarray((matrix + matrix.T) / 2), np.asarray(answer)
 
+    def known(self, kept: Array) -> Array:
+        """J0 - Σ_j g_j g_j'/c_j: negative at v of which nothing but the prior has to be heard."""
+        return np.asarray(self._known - (self._private.T / kept) @ self._private)
+
+    def leaves_room(self, parts: FormAtT, loss: float) -> bool:
+        """Whether 1 + β exceeds what the best s would win."""
+        seen = parts.seen
+        return bool(np.linalg.eigvalsh((seen + seen.T) / 2)[-1] < 1 + loss)
+
+    def lowered(
+        self, weight: Array, answer: Array, aim: Callable[[float], tuple[float, Array]], at: float
+    ) -> float:
+        """Minus the derivative of <weight, A> in the logarithm of the fraction aimed at."""
+        (loss, kept), (more, less) = aim(at), aim(at * (1 + _STEP))
+        lost = (more - loss) / _STEP * float(np.sum((answer @ weight) * answer))
+        heard = np.einsum("ji,ik,jk->j", self._private, weight, self._private)
+        return lost + float(heard @ (1 / less - 1 / kept)) / _STEP
+
     def pulled(self, weight: Array, t: Array, parts: FormAtT, answer: Array) -> Array:
         """The derivative of <weight, A> in t: that of the form with F and E held, since they are the best."""
         best, vectors, roots = parts.best, parts.vectors, parts.roots
@@ -198,10 +216,6 @@ class RapidityAscent:
         count, length = self._informations.shape[:2]
         four = large.reshape(length, a, length, b).transpose(0, 2, 1, 3).reshape(length * length, a * b)
         return np.asarray((self._informations.reshape(count, -1) @ four).reshape(count, a, b))
-
-    def rapidities(self, t: Array) -> Rapidities:
-        """What the theorem is checked with."""
-        return Rapidities(half_of(t), self.proportions)
 
 
 def begin(ascent: RapidityAscent, closed: Array, policies: int, seed: int = 0) -> Array:
@@ -244,23 +258,3 @@ def raised(
         lowest = least(flat)
         soft /= 3
     return flat.reshape(shape), lowest > 0
-
-
-def centred(ascent: RapidityAscent, t: Array, loss: float, kept: Array, curvature: Curvature) -> Array:
-    """t after some steps towards the least -log det A at β = loss."""
-    shape = t.shape
-
-    def value(flat: Array) -> tuple[float, Array]:
-        moved = flat.reshape(shape)
-        parts = ascent.parts(moved)
-        matrix, answer = ascent.at(parts, loss, kept)
-        try:
-            root = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return np.inf, flat
-        weight = np.asarray(np.linalg.inv(matrix))
-        logarithm = 2 * float(np.sum(np.log(np.diag(root))))
-        return -logarithm, -ascent.pulled(weight, moved, parts, answer).reshape(-1)
-
-    flat, _, _ = minimize(value, t.reshape(-1), curvature, SETTINGS.centre_steps, 1e-4)
-    return flat.reshape(shape)

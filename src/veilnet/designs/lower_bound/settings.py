@@ -16,6 +16,7 @@ class ProofSettings:
     patience:        seconds of this process after which a proof takes what it has: a few designs' worth.
     first_part, last_part: of it, what the splitting gets where the interior-point method follows, and when the latter
                      begins no other solve.
+    early_part:      what pieces get of it where the program with turns follows.
     clear:           a stated bound stays so far, relative, from the exact edge that other machines' rounding
                      confirms it too.
     nearly:          an aim is as good as proved when the gap proved is at most this times it.
@@ -29,12 +30,20 @@ class ProofSettings:
     few_policies:    how many are tried where the prior leaves the sum definite; without, as many as v has entries.
     first_fraction:  of the loss, what the ascent first tries to prove; worst_fraction where that fails.
     softenings, raise_steps: how often the softness of the least eigenvalue is cut to a third, and steps at each.
-    rounds, centre_steps, towards: of the method of centres: rounds, steps in each, and how far β goes towards its
-                     largest; it ends where a few rounds raise the bound by less than stalled.
     memory:          of the curvature.
+    inside:          of what is proved, where the central path begins: A is definite there.
+    first_push, last_push, push_growth: how much the fraction counts beside log det A, first for each of its rows.
+    near_steps, far_steps, most_differences: steps at each push, after second differences or, for more unknowns,
+                     without; flat: the least curvature that counts, of the largest.
+    most_fraction, singular: beyond these the path does not go.
+    most_pieces:     of all v; slab: how wide, in standard deviations, a piece is cut where nothing bounds it; margin:
+                     the least part of a piece that is cut off; beyond: how far outside what the prior allows.
+    lowered, weighings: a new product begins with what leaves this part of the fraction proved; how often it is cut;
+                     idle: products that count less, beside the most, are left out.
     definite:        a prior whose least information, of the raw information 1, is below this leaves the sum singular.
-    quick_gap, quick_size, quick_rounds: without a gap asked for: when to stop, entries of W beyond which the closed
-                     form is all, and the rounds; most_size is that of proofs asked for. Beyond quick_agents agents
+    nearer:          the part of the gap asked that pieces aim at.
+    quick_gap, quick_size: without a gap asked for: when to stop, entries of W beyond which the closed
+                     form is all; most_size is that of proofs asked for. Beyond quick_agents agents
                      the closed form is all there too, beyond most_agents nothing is tried.
     most_correlated: readings up to which correlated noise is split; quick_correlated without a gap asked for.
 
@@ -62,6 +71,7 @@ class ProofSettings:
     patience: float = 30.0
     first_part: float = 0.3
     last_part: float = 0.7
+    early_part: float = 0.1
     clear: float = 1e-6
     nearly: float = 1.3
     dearest: float = 100.0
@@ -74,15 +84,28 @@ class ProofSettings:
     worst_fraction: float = 0.03
     softenings: int = 6
     raise_steps: int = 40
-    rounds: int = 40
-    centre_steps: int = 15
-    towards: float = 0.75
-    stalled: float = 1e-3
     memory: int = 20
+    inside: float = 0.95
+    first_push: float = 2.0
+    last_push: float = 1e4
+    push_growth: float = 5.0
+    near_steps: int = 8
+    far_steps: int = 25
+    most_differences: int = 200
+    flat: float = 1e-6
+    most_fraction: float = 3.0
+    singular: float = 1e-14
+    most_pieces: int = 1000
+    slab: float = 2.0
+    margin: float = 0.1
+    beyond: float = 1e-3
+    lowered: float = 0.8
+    weighings: int = 60
+    idle: float = 1e-4
     definite: float = 1e-9
+    nearer: float = 0.9
     quick_gap: float = 0.01
     quick_size: int = 2000
-    quick_rounds: int = 12
     quick_correlated: int = 30
     quick_agents: int = 2000
     most_agents: int = 200_000

@@ -41,7 +41,7 @@ class Proof(Frozen):
         make_read_only([*self.mixed.values()])
         make_read_only(self.common)
         if isinstance(self.multipliers, Rapidities):
-            make_read_only([self.multipliers.half, self.multipliers.proportions])
+            make_read_only(list(vars(self.multipliers).values()))
             return
         for given in self.multipliers:
             make_read_only([given.root, given.public, given.turn, given.turns, given.heard, given.links])

@@ -25,12 +25,17 @@ For given t_i the best F and E are known: with M = J0 ⊗ I + Σ N_i ⊗ a_i² a
 concave in W, W = M^-1(B v + U's), then in s. The check computes them itself, how well is of no account: any do.
 What a proof holds is τ_i, tanh of half the rapidity: a = (I + ττ')(I - ττ')^-1 and t = 2 (I - ττ')^-1 τ are then
 quotients, with a² = I + tt' to the last digit.
+
+**Pieces.** Step (1) finds one v in proportion with h'v = 1, h = g_1/θ_1. Let a binary tree of cuts l_c part these v:
+l_c'v <= 0 below, l_c'v >= 0 above. On a piece h and the l_c of its path, with their signs, are nonnegative, and so
+are their products (l'v)(m'v). If for every piece some t_i and λ >= 0 make v'A v - Σ λ_lm (l'v)(m'v) positive for
+every v ≠ 0, the theorem holds: the v of step (1) lies in a piece, and v'A v > 0 there. ∎
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -46,12 +51,48 @@ _EPS = float(np.finfo(float).eps)
 class Rapidities:
     """What proves a bound, in the letters of the theorem.
 
-    half:        τ_i, (agents, m k, r), every singular value below 1.
+    half:        τ_i of every piece, (pieces, agents, m k, r), every singular value below 1.
     proportions: θ_j > 0, one for each parameter asked.
+    cuts:        l_c, (cuts, L r).
+    children:    what lies below and above each cut, (cuts, 2): a later cut, or -1 - p for piece p.
+    weights:     (any, 4): piece, two rows (0 for h, c + 1 for cut c of its path) and the λ of their product.
     """
 
     half: Array
     proportions: Array
+    cuts: Array = field(default_factory=lambda: np.zeros((0, 1)))
+    children: Array = field(default_factory=lambda: np.zeros((0, 2)))
+    weights: Array = field(default_factory=lambda: np.zeros((0, 4)))
+
+
+def sides_of(given: Rapidities) -> list[dict[int, float]]:
+    """Cut -> its sign, for each piece; ValueError where the cuts are no tree with every piece at one end."""
+    cuts, pieces = len(given.cuts), len(given.half)
+    children = given.children
+    fits = children.shape == (cuts, 2) and given.weights.ndim == 2 and given.weights.shape[1] == 4
+    whole = (
+        np.concatenate([children.reshape(-1), given.weights[:, :3].reshape(-1)]) if fits else np.ones(1) / 2
+    )
+    if not (pieces == cuts + 1 and np.all(whole == np.round(whole)) and np.all(np.isfinite(given.cuts))):
+        raise ValueError("rapidities: the cuts and the pieces do not fit together")
+    if not np.all((given.weights[:, 3] >= 0) & (given.weights[:, 3] < np.inf)):
+        raise ValueError("rapidities: the multipliers of products should be at least 0")
+    found: dict[int, dict[int, float]] = {}
+    waiting: list[tuple[int, dict[int, float]]] = [(0 if cuts else -1, {})]
+    while waiting:
+        at, path = waiting.pop()
+        if (
+            at >= cuts
+            or (at < 0 and (-1 - at in found or -1 - at >= pieces))
+            or (path and 0 <= at <= max(path))
+        ):
+            raise ValueError("rapidities: the cuts are no tree")
+        if at < 0:
+            found[-1 - at] = path
+        else:
+            low, high = (int(child) for child in children[at])
+            waiting += [(low, {**path, at: -1.0}), (high, {**path, at: 1.0})]
+    return [found[place] for place in range(pieces)]
 
 
 def rotations(half: Array) -> tuple[Array, Array]:
@@ -105,36 +146,94 @@ class RapidityTheorem(Inequality):
         length, rows = form.size, private.shape[1] // form.size
         half, proportions = given.half, given.proportions
         m = len(form.public)
-        if half.ndim != 3 or half.shape[0] != len(form.observe) or half.shape[2] != rows or half.shape[1] % m:
-            raise ValueError(f"rapidities: should have the shape ({len(form.observe)}, {m} k, {rows})")
+        if half.ndim != 4 or half.shape[1] != len(form.observe) or half.shape[3] != rows or half.shape[2] % m:
+            raise ValueError(
+                f"rapidities: should have the shape (pieces, {len(form.observe)}, {m} k, {rows})"
+            )
         if proportions.shape != (len(asked),) or not np.all((proportions > 0) & np.isfinite(proportions)):
             raise ValueError(f"proportions: should be {len(asked)} positive numbers")
-        if not (np.all(np.isfinite(half)) and np.all(np.linalg.norm(half, 2, axis=(1, 2)) < 1)):
+        if not (np.all(np.isfinite(half)) and np.all(np.linalg.norm(half, 2, axis=(2, 3)) < 1)):
             raise ValueError("rapidities: the tanh of half of each should be below 1")
+        if len(given.cuts) and given.cuts.shape[1:] != (length * rows,):
+            raise ValueError(f"rapidities: each cut should have {length * rows} numbers")
+        signs, basis = sides_of(given), in_proportion(private, proportions)
+        lines = np.concatenate([private[:1] / proportions[0], given.cuts.reshape(-1, length * rows)]) @ basis
+        owner = given.weights[:, 0]
+        self._pieces = [
+            _Piece(form, private, basis, each, _products(lines, given.weights[owner == place], signs[place]))
+            for place, each in enumerate(half)
+        ]
+
+    def at(self, loss: float, privacy: Mapping[int, float]) -> Array:
+        """A on the v in proportion, for β and c_j = 1 + p_j, products taken off; of the piece where it is least."""
+        found = [piece.at(*self._of(loss, privacy))[0] for piece in self._pieces]
+        return min(found, key=lambda each: float(np.linalg.eigvalsh(each)[0]))
+
+    def _of(self, loss: float, privacy: Mapping[int, float]) -> tuple[float, Array]:
+        return 1.0 + loss, np.array([1.0 + privacy[j] for j in self.asked])
+
+    def _surplus(self, grown: float, kept: dict[int, float]) -> float:
+        least = np.inf
+        for piece in self._pieces:
+            least = min(least, piece.surplus(grown, np.array([kept[j] for j in self.asked])))
+            if not least > 0:
+                break  # one piece that is not proved is enough
+        return least
+
+    def hidden(self, loss: float, privacy: Mapping[int, float], count: int) -> list[Array]:
+        """As :meth:`Inequality.hidden`, of the pieces of which least is proved."""
+        found = []
+        for piece in self._pieces:
+            values, vectors = np.linalg.eigh(piece.at(*self._of(loss, privacy))[0])
+            wide = (piece.basis @ vectors[:, :count]).T.reshape(-1, self.form.size, piece.rows)
+            found += [
+                (float(value), np.linalg.svd(each)[0][:, 0])
+                for value, each in zip(values, wide, strict=False)
+            ]
+        return [np.asarray(each) for _, each in sorted(found, key=lambda one: one[0])[:count]]
+
+
+def _products(lines: Array, weights: Array, signs: Mapping[int, float]) -> tuple[Array, float]:
+    """(Σ λ_lm sym(l m'), Σ λ_lm |l||m|) of one piece; ValueError where a row is not of its path."""
+    total, size = np.zeros((lines.shape[1], lines.shape[1])), 0.0
+    for _, first, second, weight in weights:
+        sign = 1.0
+        for row in (int(first), int(second)):
+            if row and row - 1 not in signs:
+                raise ValueError("rapidities: a product of a cut that is not on the way to its piece")
+            sign *= signs[row - 1] if row else 1.0
+        one, other = lines[int(first)], lines[int(second)]
+        total += sign * weight * (np.outer(one, other) + np.outer(other, one)) / 2
+        size += weight * float(np.linalg.norm(one) * np.linalg.norm(other))
+    return total, size
+
+
+class _Piece:
+    """A of one piece with its rapidities put in."""
+
+    def __init__(
+        self, form: LiftedForm, private: Array, basis: Array, half: Array, products: tuple[Array, float]
+    ) -> None:
+        self.basis, self.rows = basis, private.shape[1] // form.size
         grown, moved = rotations(half)
-        count = half.shape[1] // m
         main = form.lifted_sum(grown @ grown)
         main += np.kron(form.information, np.eye(half.shape[1]))
-        self._basis = in_proportion(private, proportions)
-        self._private = private @ self._basis
-        cross = form.lifted_sum(grown @ moved) @ self._basis
-        taken = self._basis.T @ form.lifted_sum(moved.transpose(0, 2, 1) @ moved) @ self._basis
-        known = self._basis.T @ np.kron(form.information, np.eye(rows)) @ self._basis
-        columns = public_columns(form.public, count)
+        self._private = private @ basis
+        cross = form.lifted_sum(grown @ moved) @ basis
+        taken = basis.T @ form.lifted_sum(moved.transpose(0, 2, 1) @ moved) @ basis
+        known = basis.T @ np.kron(form.information, np.eye(self.rows)) @ basis
+        columns = public_columns(form.public, half.shape[1] // len(form.public))
         both = np.concatenate([cross, columns], axis=1)
         best = cho_solve(cho_factor(main), both)
         # With W = best (I; E) everything below is exact whatever ``best`` is, so its rounding costs nothing.
-        self._size = self._basis.shape[1]
-        self._fixed, self._squares, self._pairs = known - taken, best.T @ main @ best, best.T @ both
-        self._sizes = float(np.linalg.norm(known) + np.linalg.norm(taken))
-        self._amplified = form.conditioning * (length * (half.shape[1] + rows) + len(form.observe))
+        self._size = basis.shape[1]
+        self._fixed = known - taken - products[0]
+        self._squares, self._pairs = best.T @ main @ best, best.T @ both
+        self._sizes = float(np.linalg.norm(known) + np.linalg.norm(taken)) + products[1]
+        self._amplified = form.conditioning * (form.size * (half.shape[1] + self.rows) + len(form.observe))
 
-    def at(self, loss: float, privacy: Mapping[int, float]) -> Array:
-        """A on the v in proportion, for β and c_j = 1 + p_j."""
-        return self._at(1.0 + loss, {j: 1.0 + each for j, each in privacy.items()})[0]
-
-    def _at(self, grown: float, kept: dict[int, float]) -> tuple[Array, float]:
-        """(A, the sizes of what it was added up from)."""
+    def at(self, grown: float, kept: Array) -> tuple[Array, float]:
+        """(A less the products, the sizes of what it was added up from)."""
         n = self._size
         seen = self._pairs[n:, n:]
         spare = grown * np.eye(len(seen)) - (seen + seen.T) / 2
@@ -143,7 +242,7 @@ class RapidityTheorem(Inequality):
         crossed = (self._pairs[:, :n].T @ both) + answer.T @ (self._pairs[:, n:].T @ both)
         spent = both.T @ self._squares @ both
         paid = grown * answer.T @ answer
-        hidden = sum(np.outer(g, g) / kept[j] for g, j in zip(self._private, self.asked, strict=True))
+        hidden = (self._private.T / kept) @ self._private
         matrix = self._fixed + crossed + crossed.T - spent - paid - hidden
         # Products with E are as large as E makes them, whatever cancels.
         large = (1 + float(np.linalg.norm(answer))) ** 2
@@ -152,15 +251,10 @@ class RapidityTheorem(Inequality):
         )
         return np.asarray((matrix + matrix.T) / 2), sizes + float(np.linalg.norm(hidden))
 
-    def _surplus(self, grown: float, kept: dict[int, float]) -> float:
+    def surplus(self, grown: float, kept: Array) -> float:
+        """λ_min(A less the products), less what rounding may have added to it."""
         seen = self._pairs[self._size :, self._size :]
         if not float(np.linalg.eigvalsh((seen + seen.T) / 2)[-1]) < grown:
             return -np.inf
-        matrix, sizes = self._at(grown, kept)
+        matrix, sizes = self.at(grown, kept)
         return float(np.linalg.eigvalsh(matrix)[0] - 16 * _EPS * self._amplified * sizes)
-
-    def hidden(self, loss: float, privacy: Mapping[int, float], count: int) -> list[Array]:
-        """As :meth:`Inequality.hidden`."""
-        _, vectors = np.linalg.eigh(self.at(loss, privacy))
-        found = (self._basis @ vectors[:, :count]).T.reshape(min(count, self._size), self.form.size, -1)
-        return [np.asarray(np.linalg.svd(each)[0][:, 0]) for each in found]
