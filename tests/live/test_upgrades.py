@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -73,6 +74,10 @@ def test_parties_of_two_versions_lose_double_and_change_nothing(tmp_path: Path, 
     before, log = version_before(tmp_path / "before"), tmp_path / "log.txt"
     network, out = small_network(), tmp_path / "estimates.sqlite"
     network.save(tmp_path / "network.toml")
+    formats = (before / "veilnet/io/_formats.py").read_text(encoding="utf-8")
+    (known,) = re.findall('^NETWORK = "(.+)"', formats, flags=re.MULTILINE)
+    _, _, fields = (tmp_path / "network.toml").read_text(encoding="utf-8").partition("\n")
+    (tmp_path / "network.toml").write_text(f'format = "{known}"\n{fields}', encoding="utf-8")
     plan, keys = tmp_path / "plan", KeyFolder(tmp_path / "keys")
     Party(log, "design", tmp_path / "network.toml", "--out", plan).start(before).end(signal=False)
     Party(log, "live", "keys", plan, "--out", keys.folder).start(before).end(signal=False)
