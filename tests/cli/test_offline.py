@@ -27,9 +27,9 @@ for command in json.loads(sys.argv[1]):
 """
 
 
-def offline(folder: Path, commands: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
+def offline(folder: Path, commands: Sequence[Sequence[str]], **more: str) -> subprocess.CompletedProcess[str]:
     """Commands on a machine without a route, with the locale C and an odd time zone."""
-    settings = {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "TZ": "<+1345>-13:45", "LC_ALL": "C"}
+    settings = {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "TZ": "<+1345>-13:45", "LC_ALL": "C", **more}
     command = [sys.executable, "-c", _NO_ROUTE, json.dumps(commands)]
     return subprocess.run(
         command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, encoding="utf-8"
@@ -37,7 +37,8 @@ def offline(folder: Path, commands: Sequence[Sequence[str]]) -> subprocess.Compl
 
 
 @pytest.mark.slow
-def test_from_a_network_file_to_estimates_without_a_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streams", ["utf-8", "iso-8859-1"])
+def test_from_a_network_file_to_estimates_without_a_network(streams: str, tmp_path: Path) -> None:
     folder = tmp_path / "größe 1"
     folder.mkdir()
     row = "temperature,CO2,humidity,plug power\n21.3,600,9.1,250\n"
@@ -52,8 +53,9 @@ def test_from_a_network_file_to_estimates_without_a_network(tmp_path: Path) -> N
         ("sanitize", "plan ü/kitchen.json", "--in", "lesung ä.csv", "--out", "küche.csv"),
         ("fuse", "plan ü/center.json", "kitchen=küche.csv", "--out", "schätzung.csv"),
     )
-    done = offline(folder, commands)
+    done = offline(folder, commands, PYTHONIOENCODING=streams)
     assert done.returncode == 0, done.stderr
+    assert "±" in done.stdout
     found = (folder / "schätzung.csv").read_text(encoding="utf-8").splitlines()
     assert len(found) == 2
     assert "mean temperature" in found[0]

@@ -17,6 +17,7 @@ It raises what went wrong and lets :func:`main` say it, in one line on standard 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -66,6 +67,10 @@ VERBS = {verb: line for step in _STEPS.values() for verb, line in step.items()}
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; user mistakes become one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        # As in files: other encodings have no ± or no σ. A file's name may be bytes that are no UTF-8.
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         code = _call(arguments or ["--help"])
         sys.stdout.flush()
