@@ -15,6 +15,7 @@ for, kept by the agents, acknowledged, kept by the centre and estimated:
     chain     the agent's chain of releases is not whole, as an audit sees it
     silent    an epoch of which the centre never heard, neither numbers nor that it was missed
     estimate  not the bits that Fusion gives in process for the messages of that epoch
+    retained  a reader who comes then does not find the newest estimate, or the description of it for Home Assistant
     stuck     something did not come to its end within two minutes
 """
 
@@ -46,11 +47,15 @@ from live_children import PATIENCE, Child, Line  # noqa: E402
 from veilnet.cli._mosquitto import Broker  # noqa: E402
 from veilnet.io.agent_ledger import audit_releases  # noqa: E402
 from veilnet.live.broker import BrokerPlan  # noqa: E402
+from veilnet.live.connecting import make_client  # noqa: E402
+from veilnet.live.home_assistant import discovery_topic  # noqa: E402
 from veilnet.live.keys import KeyFolder, make_keys  # noqa: E402
 from veilnet.live.messages import Message, Seal  # noqa: E402
 from veilnet.live.seals import agent_seal, make_seals  # noqa: E402
+from veilnet.live.topics import Topics, reader_identity  # noqa: E402
 
 ROWS = 3  # readings of each agent in a round
+TOPICS = Topics()
 
 
 @dataclass
@@ -76,7 +81,7 @@ class Network:
     agents: tuple[str, ...] = ("kitchen", "hall")
     wait = "200ms"
     disturbed = False
-    readers: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ("screen",)
     loaded: tuple[str, ...] = (
         "live.receiving", "live.sending", "live.plan_watch", "live.showing", "live.metrics", "live.status",
         "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._command_line", "cli.agent",
@@ -137,7 +142,8 @@ class Network:
         """The centre, from its store."""
         self.centre = self.child(
             ["center", str(self.folder / "plan/center.json"), "--broker", self.broker.address, "--cert",
-             str(self.keys.centre.folder), "--out", str(self.folder / "estimates.sqlite"), "--wait", self.wait],
+             str(self.keys.centre.folder), "--out", str(self.folder / "estimates.sqlite"), "--wait", self.wait,
+             "--home-assistant"],
             **how,
         )  # fmt: skip
         return self.centre
@@ -190,7 +196,30 @@ class Network:
                 found += ["redrawn"] * any(count > 1 for count in drawn.values())
                 found += ["silent"] * (sorted(epoch for _, epoch, *_ in rows) != list(range(1, self.row + 1)))
             found += self.estimates(centre, told)
+            found += self.retained(centre)
         return found
+
+    def retained(self, centre: sqlite3.Connection) -> list[str]:
+        """What somebody finds who begins to read now, as soon as the centre is there again."""
+        heard: dict[str, bytes] = {}
+        described = discovery_topic(TOPICS)
+        client = make_client(reader_identity(self.readers[0]), self.keys.reader(self.readers[0]))
+        client.on_connect = lambda *_: client.subscribe([(TOPICS.estimates, 1), (described, 1)])
+        client.on_message = lambda _client, _data, message: heard.update({message.topic: message.payload})
+        client.begin((self.broker.host, self.broker.port))
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while time.monotonic() < deadline:
+                newest = centre.execute(
+                    "SELECT epoch, revision FROM latest ORDER BY epoch DESC LIMIT 1"
+                ).fetchone()
+                said = json.loads(heard.get(TOPICS.estimates, b"{}"))
+                if described in heard and (said.get("epoch"), said.get("revision")) == newest:
+                    return []
+                time.sleep(0.01)
+            return ["retained"]
+        finally:
+            client.finish()
 
     def compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:
         """The chain of hashes that the agent kept, computed again from what the centre has, and audited."""

@@ -58,7 +58,6 @@ _TOPICS = Topics()
 class Network(live_kills.Network):
     """Epochs are steps of time, and somebody reads estimates."""
 
-    readers = ("screen",)
     versions = 0
 
     def design(self) -> vn.Plan:

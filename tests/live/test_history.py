@@ -125,6 +125,8 @@ def test_what_the_broker_did_not_confirm_is_said_again_by_the_same_bytes_and_the
     assert [each[1] for each in said.told()] == [1, 2, 1]
     said.publisher.confirm(1)
     said.publisher.confirm(2)
+    said.publisher.delay()
+    said.publisher.confirm(3)  # of the next connection, which counts from 1 again
     said.publisher.repeat()
     assert said.raw == [revision, newest]
     with pytest.raises(Malformed, match="repeated"):

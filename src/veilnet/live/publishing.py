@@ -75,7 +75,11 @@ class Publisher:
         self._on_its_way.pop(number, None)
 
     def delay(self) -> None:
-        """There is no connection: what waits will be said later than it was made."""
+        """There is no connection: what waits will be said later than it was made.
+
+        Numbers of the connection that ended mean nothing to the next, which counts from 1 again.
+        """
+        self._on_its_way = {-place: each for place, each in enumerate(self._on_its_way.values())}
         for each in self._unsaid:
             each["delayed"] = True
 
@@ -87,6 +91,5 @@ class Publisher:
             topic = self._topics.estimates if newest else self._topics.history
             said = Publication(topic, self._signer.payload(table), retain=newest)
             self._newest = said if newest else self._newest
-            self._on_its_way[self._say(said)] = said
-            for each in self._neighbours.tell(table):
-                self._say(each)
+            for each in (said, *self._neighbours.tell(table)):
+                self._on_its_way[self._say(each)] = each
