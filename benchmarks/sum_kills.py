@@ -198,7 +198,7 @@ def _write_down(path: Path) -> None:
         now = self._now
         words = mask(self, epoch, residues)
         assert now is not None
-        seeds = {number: now.pairs[number].seed.hex() for number in now.held if number != self.number}
+        seeds = {number: seed.hex() for number, seed in now.seeds.items()}
         seeds[self.number] = now.own_seed.hex()
         _append(path, {"epoch": epoch, "since": now.since, "bare": residues.tolist(), "seeds": seeds})
         return words

@@ -16,7 +16,8 @@ from veilnet.auditing.attack.sum_rows import lie_rows, mask_rows
 from veilnet.auditing.deployed.deployment import deployment, with_opened_sums
 from veilnet.auditing.row import Row
 from veilnet.sums.masks import Words, summed_streams
-from veilnet.sums.rounds import SumAgent, _Pair
+from veilnet.sums.rehearsal import seeded_bytes
+from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import (
     Agreed,
     Confirmed,
@@ -106,14 +107,11 @@ class OwnMaskAlone(SumAgent):
 class OneEpochForAll(SumAgent):
     """Pairwise masks and its own are the same in every epoch."""
 
-    def _pair(self, key: bytes, epoch: int) -> _Pair:
-        return super()._pair(key, 0 * epoch + 1)
-
-    def begin(self, epoch: int) -> SealedShares:
-        shares = super().begin(epoch)
+    def accept(self, sharing: Sharing) -> None:
+        super().accept(sharing)
         assert self._now is not None
         self._now.own_seed = bytes(32)
-        return shares
+        self._now.seeds = {other: self._pair(bytes(32), 1).root for other in self._now.seeds}
 
 
 class FewBits(SumAgent):
@@ -188,10 +186,10 @@ class AnyKey(SumAgent):
 
 
 class Forgets(SumAgent):
-    """Keeps no record of epochs."""
+    """Keeps no record of epochs, and draws the same in each."""
 
     def begin(self, epoch: int) -> SealedShares:
-        self._begin = lambda _: None
+        self._begin, self._draw = lambda _: None, seeded_bytes(f"{self.agent} {epoch}")
         return super().begin(epoch)
 
 

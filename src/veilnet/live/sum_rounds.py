@@ -27,7 +27,8 @@ from veilnet.sums.masks import (
     X25519PrivateKey,
     expanded,
 )
-from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.party import hello_of
+from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import (
     Agreed,
     Ended,

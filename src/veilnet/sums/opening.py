@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.errors import VeilnetError
 from veilnet._core.words import join_names
 from veilnet.sums.masks import KEY_BYTES, Words, summed_streams
-from veilnet.sums.rounds import TAG_BYTES, opened_secret, seeds_under
+from veilnet.sums.rounds import TAG_BYTES, mark_of, mask_seed, opened_secret, seeds_under
 from veilnet.sums.shamir import BYTES, PRIME, rebuilt
 from veilnet.sums.terms import (
     NO_READING,
@@ -197,15 +197,17 @@ class SumEpoch:
         plus: list[bytes] = []
         minus: list[bytes] = []
         lying: set[int] = set()
+        marks = {number: mark_of(self.shares[number].commitment) for number in self.present}
         for number in sorted(self.present):
             key, wrong = self._key(number, held[number])
             lying |= {point - 1 for point in wrong}
             if number in self.survivors:
                 plus.append(key)
                 continue
-            seeds = seeds_under(key, self.shares[number].wrapped)
+            roots = seeds_under(key, self.shares[number].wrapped)
             for other in self.survivors:  # whose messages have the mask with this one, who sent none
-                seed = seeds[other * KEY_BYTES : (other + 1) * KEY_BYTES]
+                root = roots[other * KEY_BYTES : (other + 1) * KEY_BYTES]
+                seed = mask_seed(root, *(marks[each] for each in sorted((number, other))))
                 (plus if number > other else minus).append(seed)
         count = self.terms.numbers
         sent = np.sum([self.masked[number].words for number in self.survivors], axis=0, dtype=np.uint64)

@@ -16,7 +16,8 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.sums.masks import Ed25519PrivateKey, Words, X25519PrivateKey
 from veilnet.sums.opening import OpenedSum, SumEpoch
-from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.party import hello_of
+from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import (
     Agreed,
     Confirmed,
@@ -188,8 +189,7 @@ class Rehearsal:
             agent.accept(message)
             now = agent._now
             assert now is not None
-            with_whom = self.terms.as_set(message.present) - {agent.number}
-            seeds = {other: now.pairs[other].seed for other in with_whom} | {agent.number: now.own_seed}
+            seeds = now.seeds | {agent.number: now.own_seed}
             masked = agent.mask(message.epoch, messages[name])
             if agent.number in self.seen.masked:
                 self.seen.twice.add(agent.number)

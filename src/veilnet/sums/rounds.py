@@ -5,10 +5,11 @@ epoch the others then reveal *either* shares of what its own mask is made of, if
 of what its pairwise masks are made of, if it did not (Bonawitz et al., 2017). The messages of the rounds are in
 :mod:`veilnet.sums.terms`, the centre's side in :mod:`veilnet.sums.opening`.
 
-Two agents agree on a key once per plan (X25519). From it and the epoch HKDF makes the seed of their mask, keys to
+Two agents agree on a key once per plan (X25519). From it and the epoch HKDF makes a root of their mask, keys to
 seal shares to each other, and a key for tags. So an epoch has no public-key operation. Each epoch an agent draws two
 secrets and shares them (:mod:`veilnet.sums.shamir`): ``own``, from which its own mask comes, and ``lock``, under
-which it leaves the epoch's pairwise seeds with the centre. Long-lived keys are never revealed.
+which it leaves the epoch's roots with the centre. Long-lived keys are never revealed. The seed of a pair's mask is
+made of their root and of what both drew: each seals a hash of its commitment (``mark``) with its shares.
 
 What has to hold, and why it does:
 
@@ -21,9 +22,10 @@ What has to hold, and why it does:
   at least t members confirmed the very same two lists: each tag is by a key that only its two agents have. While
   2t > S + c no two different lists can be confirmed so often.
 - *An epoch is masked once.* One message, for one list of those present; a second one is refused, so that no two
-  values are ever under the same masks.
-- *Keys are the members' own.* A key counts if the identity in the agent's own keys signed it, for these very terms;
-  it is kept for as long as the plan is. Terms with half of the members or fewer as threshold are no terms.
+  values are ever under the same masks. Nor are they where all disks were set back to an earlier day, and the record
+  of epochs with them: each mask has something in it that this agent drew in this run.
+- *Keys are the members' own* (:mod:`veilnet.sums.party`). Terms with half of the members or fewer as threshold are
+  no terms.
 - *A sum of a stream is of the same rows.* Each agent says, in the boxes that it seals, from which row on its memory
   has all readings. One that finds another row in any of them lets the epoch pass, and its memory begins anew.
 - *What cannot be opened is not guessed.* A share that does not open, a list that is too short, an earlier epoch, a
@@ -47,30 +49,26 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from veilnet._core.errors import InvalidPlan
 from veilnet._core.words import join_names
 from veilnet.sums.masks import (
     KEY_BYTES,
-    Ed25519PrivateKey,
     Ed25519PublicKey,
     Words,
     X25519PrivateKey,
-    agreed_key,
     expanded,
     key_stream,
+    keyed_hash,
     opened_box,
     sealed_box,
     summed_streams,
-    verified,
 )
+from veilnet.sums.party import Party
 from veilnet.sums.shamir import BYTES, drawn_elements, shared
 from veilnet.sums.terms import (
     Agreed,
     Confirmed,
-    Hello,
     Masked,
     Revealed,
-    Roster,
     SealedShares,
     Sharing,
     SumRefused,
@@ -81,13 +79,14 @@ from veilnet.sums.terms import (
 
 TAG_BYTES = 16
 _SAID = 8  # bytes of a row's number
+_MARK = 16
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """What two agents have in an epoch: the seed of their mask, keys to seal with (up, down), and one for tags."""
+    """What two agents have in an epoch: the root of their mask, keys to seal with (up, down), and one for tags."""
 
-    seed: bytes
+    root: bytes
     up: bytes
     down: bytes
     tags: bytes
@@ -95,14 +94,16 @@ class _Pair:
 
 @dataclass
 class _Epoch:
-    """One epoch so far; ``kept`` are the agent's own two shares, ``held`` those of the others."""
+    """One epoch so far; ``kept`` are its own two shares, ``held`` those of all present, ``seeds`` those of masks."""
 
     epoch: int
     own_seed: bytes
     since: int
     pairs: dict[int, _Pair]
     kept: tuple[bytes, bytes]
+    marks: dict[int, bytes]
     held: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    seeds: dict[int, bytes] = field(default_factory=dict)
     present: frozenset[int] | None = None
     masked: bool = False
     survivors: frozenset[int] | None = None
@@ -119,32 +120,29 @@ def _said(row: int) -> bytes:
     return row.to_bytes(_SAID, "little", signed=True)
 
 
+def mark_of(commitment: bytes) -> bytes:
+    """What an agent that committed to two secrets puts into the masks of this run."""
+    return hashlib.sha256(commitment).digest()[:_MARK]
+
+
+def mask_seed(root: bytes, lower: bytes, higher: bytes) -> bytes:
+    """The seed of a pair's mask: of their root, and the marks of the one with the lower number and of the other."""
+    return keyed_hash(root, lower + higher, KEY_BYTES)
+
+
 def seeds_under(lock: bytes, seeds: bytes) -> bytes:
     """Seeds, one after the other, under the key of a lock: its key stream is added, or taken off again."""
     stream = int.from_bytes(key_stream(lock, len(seeds)), "little")
     return (int.from_bytes(seeds, "little") ^ stream).to_bytes(len(seeds), "little")
 
 
-def _signed(terms: Terms, agent: str, public: bytes) -> bytes:
-    return b"veilnet sum key\n" + terms.digest + public + agent.encode()
-
-
-def hello_of(terms: Terms, agent: str, identity: Ed25519PrivateKey, secret: X25519PrivateKey) -> Hello:
-    """What an agent says of its key once per plan."""
-    public = secret.public_key().public_bytes_raw()
-    return Hello(agent, public, identity.sign(_signed(terms, agent, public)))
-
-
-class SumAgent:
+class SumAgent(Party):
     """One member of one sum.
 
-    terms:      of the sum; ``agent`` says who this is.
-    secret:     its X25519 key for these terms.
-    identities: member -> its identity, from the agent's own keys.
-    begin:      puts on the disk that an epoch is begun, and raises where it was begun before.
-    draw:       random bytes, so many; the operating system's.
-    known:      keys that were met before under these terms, which no others can replace.
-    refused:    member -> why a key that was shown for it was not taken.
+    begin: puts on the disk that an epoch is begun, and raises where it was begun before.
+    draw:  random bytes, so many; the operating system's.
+
+    The other arguments are those of a :class:`~veilnet.sums.party.Party`.
     """
 
     def __init__(
@@ -158,67 +156,20 @@ class SumAgent:
         draw: Callable[[int], bytes] = secrets.token_bytes,
         known: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.terms, self.agent, self.number = terms.in_rounds(), agent, terms.number(agent)
-        self._secret, self._identities, self._begin, self._draw = secret, identities, begin, draw
-        self.known: dict[str, bytes] = {}
-        self.refused: dict[str, str] = {}
-        self._keys: dict[int, bytes] = {}
+        self.number = terms.in_rounds().number(agent)
+        self._begin, self._draw = begin, draw
         self._now: _Epoch | None = None
-        for member, public in (known or {}).items():
-            self._learn(member, public)
+        super().__init__(terms, agent, secret, identities, known)
 
     @property
     def ready(self) -> bool:
         """Whether the keys of enough others are known to begin an epoch."""
-        return len(self._keys) + 1 >= self.terms.threshold
+        return len(self.agreed) + 1 >= self.terms.threshold
 
     @property
     def complete(self) -> bool:
         """Whether the keys of all others are known."""
-        return len(self._keys) + 1 == len(self.terms.members)
-
-    def meet(self, roster: Roster) -> dict[str, bytes]:
-        """Take in keys of others; the new ones. One that is not its owner's is left out: ``refused`` says why."""
-        new = {}
-        for hello in roster.hellos:
-            member, public = hello.agent, hello.public
-            if member == self.agent and public != self._secret.public_key().public_bytes_raw():
-                raise SumRefused(
-                    f"the centre shows another key for {member!r} than its own: if its store was begun anew, sign "
-                    "the plan anew, as another version"
-                )
-            if member == self.agent or self.known.get(member) == public:
-                continue
-            try:
-                self._check(hello)
-                self._learn(member, public)
-                new[member] = public
-            except (SumRefused, InvalidPlan) as refusal:
-                self.refused[member] = str(refusal)
-        return new
-
-    def _check(self, hello: Hello) -> None:
-        member = hello.agent
-        if member in self.known:
-            raise SumRefused(
-                f"{member!r} has another key than before; under one plan a key is never replaced: sign the plan "
-                "anew, as another version, if the agent has a new identity or a new store"
-            )
-        identity = self._identities.get(member)
-        if identity is None or not verified(
-            identity, hello.signature, _signed(self.terms, member, hello.public)
-        ):
-            raise SumRefused(
-                f"the key that is shown for {member!r} is not signed by its identity for these terms"
-            )
-
-    def _learn(self, member: str, public: bytes) -> None:
-        try:
-            key = agreed_key(self._secret, public, b"veilnet sum pair\n" + self.terms.digest)
-        except ValueError:
-            raise SumRefused(f"the key of {member!r} is none that one can agree with") from None
-        self._keys[self.terms.number(member)] = key
-        self.known[member] = public
+        return len(self.agreed) + 1 == len(self.terms.members)
 
     # --- the rounds of an epoch, in order
 
@@ -243,16 +194,17 @@ class SumAgent:
             (a.to_bytes(BYTES, "little"), b.to_bytes(BYTES, "little"))
             for a, b in zip(shared(own, points), shared(lock, points), strict=True)
         ]
-        pairs = {number: self._pair(key, epoch) for number, key in self._keys.items()}
-        sealed, seeds = [], []
+        commitment = own_commitment + lock_commitment
+        mark = mark_of(commitment)
+        pairs = {self.terms.number(name): self._pair(key, epoch) for name, key in self.agreed.items()}
+        sealed, roots = [], []
         for number, both in enumerate(shares):
             pair = pairs.get(number)
             key = b"" if pair is None else pair.up if number > self.number else pair.down
-            sealed.append(sealed_box(key, b"".join(both) + _said(since), self._draw) if key else b"")
-            seeds.append(bytes(KEY_BYTES) if pair is None else pair.seed)
-        self._now = _Epoch(epoch, own_key, since, pairs, shares[self.number])
-        commitment = own_commitment + lock_commitment
-        wrapped = seeds_under(lock_key, b"".join(seeds))
+            sealed.append(sealed_box(key, b"".join(both) + _said(since) + mark, self._draw) if key else b"")
+            roots.append(bytes(KEY_BYTES) if pair is None else pair.root)
+        self._now = _Epoch(epoch, own_key, since, pairs, shares[self.number], {self.number: mark})
+        wrapped = seeds_under(lock_key, b"".join(roots))
         return SealedShares(epoch, self.agent, since, sealed, wrapped, commitment)
 
     def _pair(self, key: bytes, epoch: int) -> _Pair:
@@ -272,12 +224,14 @@ class SumAgent:
             pair = now.pairs.get(number)
             key = None if pair is None else pair.down if number > self.number else pair.up
             shares = None if key is None else opened_box(key, sharing.sealed[number])
-            if shares is None or len(shares) != 2 * BYTES + _SAID:
+            if shares is None or len(shares) != 2 * BYTES + _SAID + _MARK:
                 shut.add(number)
                 continue
-            if shares[2 * BYTES :] != _said(now.since):  # of rows it is a lie, and no reason to wait for it
+            # of rows it is a lie, and no reason to wait for it
+            if shares[2 * BYTES : -_MARK] != _said(now.since):
                 (elsewhere if now.since else shut).add(number)
             now.held[number] = shares[:BYTES], shares[BYTES : 2 * BYTES]
+            now.marks[number] = shares[-_MARK:]
         if shut:
             self._now = None
             raise Unopened(
@@ -286,6 +240,10 @@ class SumAgent:
         if elsewhere:
             self._end(f"{self._named(elsewhere)} and this agent remember other rows, so that all begin anew")
         now.held[self.number] = now.kept
+        now.seeds = {
+            number: mask_seed(now.pairs[number].root, *(now.marks[k] for k in sorted((number, self.number))))
+            for number in present - {self.number}
+        }
         now.present = present
 
     def _named(self, some: Collection[int]) -> str:
@@ -299,9 +257,8 @@ class SumAgent:
         if residues.shape != (self.terms.numbers,):
             self._end(f"expected {self.terms.numbers} numbers")
         now.masked = True
-        with_whom = {number: now.pairs[number].seed for number in now.held if number != self.number}
-        plus = [now.own_seed, *(seed for number, seed in with_whom.items() if number > self.number)]
-        minus = [seed for number, seed in with_whom.items() if number < self.number]
+        plus = [now.own_seed, *(seed for number, seed in now.seeds.items() if number > self.number)]
+        minus = [seed for number, seed in now.seeds.items() if number < self.number]
         words = self.terms.membership.residues(residues + summed_streams(plus, minus, self.terms.numbers))
         return Masked(epoch, self.agent, words.astype("<u8").tobytes())
 
@@ -317,7 +274,9 @@ class SumAgent:
             self._end("this agent has sent no message, and is called a survivor")
         now.survivors = survivors
         lists = self.terms.as_bits(now.present) + self.terms.as_bits(survivors)
-        now.view = hashlib.sha256(self.terms.digest + seen.epoch.to_bytes(8, "little") + lists).digest()
+        marks = b"".join(now.marks[number] for number in sorted(now.present))
+        seen_of = self.terms.digest + seen.epoch.to_bytes(8, "little") + lists + marks
+        now.view = hashlib.sha256(seen_of).digest()
         tags = [
             self._tag(now.pairs[number], now.view, self.number) if number in now.pairs else b""
             for number in range(len(self.terms.members))
@@ -350,7 +309,7 @@ class SumAgent:
         return Revealed(agreed.epoch, self.agent, shares)
 
     def _tag(self, pair: _Pair, view: bytes, by: int) -> bytes:
-        return hmac.digest(pair.tags, view + by.to_bytes(4, "little"), "sha256")[:TAG_BYTES]
+        return keyed_hash(pair.tags, view + by.to_bytes(4, "little"), TAG_BYTES)
 
     def _members(self, some: bytes, did: str) -> frozenset[int]:
         found = self.terms.as_set(some)

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from veilnet._core.words import join_names
 from veilnet.sums.masks import X25519PrivateKey
 from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.party import hello_of
 from veilnet.sums.rehearsal import Rehearsal, Seen, combinations_known
-from veilnet.sums.rounds import SumAgent, hello_of
+from veilnet.sums.rounds import SumAgent
 from veilnet.sums.terms import Agreed, FromCentre, Roster, Sharing, SumRefused, Survivors, Terms
 
 Lie: TypeAlias = Callable[["Game", str, FromCentre], Sequence[FromCentre]]
