@@ -195,8 +195,7 @@ def test_exact_numbers_that_repeat_each_other_over_time(seed: int) -> None:
         known.growth(rows, hindsight=False),
         recheck.growth_now(rows, known.growth(rows, hindsight=False)),
     )
-    # Of noises that go together no window is long enough for the last digits: too large rather than too small.
-    assert now == pytest.approx(told, rel=1e-5, abs=2e-5) or (seed >= 4 and told < now < told + 1e-3)
+    assert now == pytest.approx(told, rel=1e-8, abs=1e-8)
 
 
 def test_units_of_parameters_and_readings_change_nothing() -> None:

@@ -10,7 +10,7 @@ from helpers.stream_networks import NOISES, least_window_error, random_stream, r
 from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.recheck import stream_gaps
 from veilnet.recheck.stream_gaps import _BetweenKnown, least_errors_with_gaps
-from veilnet.recheck.stream_window import RowWindow
+from veilnet.recheck.stream_system import RowSystem
 from veilnet.verdict.streams.share_filters import share_filters
 
 
@@ -26,8 +26,8 @@ def growing(seed: int, radius: float) -> vn.Network:
     )
 
 
-def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
-    return RowWindow(network, sanitizers)
+def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowSystem:
+    return RowSystem(network, sanitizers)
 
 
 @pytest.mark.parametrize("noise", NOISES)

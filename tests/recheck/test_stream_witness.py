@@ -1,4 +1,4 @@
-"""Utility now by the error of a given filter: against SciPy's Riccati solver, and where no window is long enough."""
+"""Utility now by the error of a given filter: against SciPy's Riccati solver, and where filters forget slowly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veilnet.agent.mechanisms import mechanisms
 from veilnet.io.template import house
 from veilnet.recheck import stream_witness
 from veilnet.recheck.stream import StreamRecheck, growth_of_sum
-from veilnet.recheck.stream_window import RowWindow
+from veilnet.recheck.stream_system import RowSystem
 from veilnet.recheck.stream_witness import error_of_raw_filter, error_of_witness
 
 
@@ -27,8 +27,8 @@ def slow_stream(floor: float = 1e-9) -> vn.Network:
     )
 
 
-def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
-    return RowWindow(network, sanitizers)
+def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowSystem:
+    return RowSystem(network, sanitizers)
 
 
 def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
@@ -59,26 +59,26 @@ def test_the_witness_has_the_least_error_there_is(root: float) -> None:
 
 def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
     network = slow_stream(floor=0.1)
-    window = filtered(network, {})
-    best = error_of_witness(window, network.U)
+    system = filtered(network, {})
+    best = error_of_witness(system, network.U)
     right = stream_witness.gain_of
     rng = np.random.default_rng(2)
 
-    def wrong(w: RowWindow, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def wrong(w: RowSystem, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         gain, white = right(w, before)
         return gain * (1 + 0.05 * rng.standard_normal((w.size, w.sent))), white
 
     monkeypatch.setattr(stream_witness, "gain_of", wrong)
-    assert all(error_of_witness(window, network.U) > best * (1 + 1e-6) for _ in range(5))
+    assert all(error_of_witness(system, network.U) > best * (1 + 1e-6) for _ in range(5))
 
 
 @pytest.mark.long
 def test_readings_without_news_are_judged_by_enough_rows() -> None:
-    """A window that begins with too much known errs less than any centre can; it has to be made longer."""
+    """A filter that began with too much known is judged by its own error, which takes enough rows to settle."""
     network = slow_stream()
-    window = filtered(network, {})
+    system = filtered(network, {})
     assert error_of_raw_filter(network, network.U) == pytest.approx(
-        error_of_witness(window, network.U), rel=1e-7
+        error_of_witness(system, network.U), rel=1e-7
     )
     plan = vn.design(network)
     assert plan.certificate.ok

@@ -2,9 +2,7 @@
 
 With hindsight, by spectra (:mod:`veilnet.recheck.stream_spectra`).
 
-Now, by a window: the covariances of the last W rows of messages with one another and with u, and one linear solve. It
-leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where no window is long
-enough, or x wanders off, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`). Where
+Now, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`). Where
 agents are very many the witness is the centre that adds up what they send. Each agent's numbers are weighed by
 constants (where an agent sends as many combinations of readings as it has, by a filter of them). Whatever the weights
 are, the error of that very sum,
@@ -43,8 +41,8 @@ from veilnet.recheck.stream_spectra import (
     settled,
     turns_of,
 )
-from veilnet.recheck.stream_window import RowWindow, unit_sizes
-from veilnet.recheck.stream_witness import UNSEEN, error_now, error_of_raw_filter, hidden_for_good
+from veilnet.recheck.stream_system import RowSystem, unit_sizes
+from veilnet.recheck.stream_witness import UNSEEN, error_of_raw_filter, error_of_witness, hidden_for_good
 
 _UNSEEN = 1e-13  # of what readings tell: less is rounding, and no direction that they see
 _COMPARED = 24  # frequencies at which weights are fitted
@@ -152,8 +150,8 @@ class StreamRecheck:
         self._silent = Hindsight(network, lambda turns: np.zeros((len(turns), network.L, network.L), complex))
 
     @cached_property
-    def _window(self) -> RowWindow:
-        return RowWindow(self.network, self._mechanisms)
+    def _system(self) -> RowSystem:
+        return RowSystem(self.network, self._mechanisms)
 
     def growth(self, rows: Array, claimed: float) -> float:
         """The growth of tr(A P̃ A') over tr(A P A') with hindsight; inf where it is without bound."""
@@ -177,21 +175,21 @@ class StreamRecheck:
         """
         groups = [self.network.private[name] for name in claimed]
         usual = np.array([self.growth(rows, 0.0) for rows in groups])
-        if self._window.memories and groups:
+        if self._system.memories and groups:
             best = np.array([float(np.trace(self._raw.error(rows))) for rows in groups])
             asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
-            usual = np.minimum(usual, least_errors_with_gaps(self._window, groups, asked) / best - 1.0)
+            usual = np.minimum(usual, least_errors_with_gaps(self._system, groups, asked) / best - 1.0)
         # Messages are functions of readings and of draws that nobody knows: no error is below that of raw streams.
-        # The bound from below may be, where a window is too short for what it gives away at its ends.
+        # The bound from below may be, where too few rows are looked at for what they give away at its ends.
         return dict(zip(claimed, np.maximum(usual, 0.0).tolist(), strict=True))
 
     def shown_anew(self, rows: Array) -> bool:
         """Whether a memory holds what no message ever bounds of A x: one that begins anew shows it."""
-        hidden = hidden_for_good(self._window)
+        hidden = hidden_for_good(self._system)
         held = [
-            np.max(np.abs(hidden[mine]), initial=0.0) > UNSEEN for mine, _ in self._window.memories.values()
+            np.max(np.abs(hidden[mine]), initial=0.0) > UNSEEN for mine, _ in self._system.memories.values()
         ]
-        return any(held) and bool(np.max(np.abs(self._window.wide(rows) @ hidden), initial=0.0) > UNSEEN)
+        return any(held) and bool(np.max(np.abs(self._system.wide(rows) @ hidden), initial=0.0) > UNSEEN)
 
     def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
         """d' of the best detector of a change of A x that stays for ``lasts`` rows of the stream."""
@@ -208,7 +206,7 @@ class StreamRecheck:
         if by_stacks(self.network):
             return growth_of_sum(self.network, self._mechanisms, rows, claimed)
         best = error_of_raw_filter(self.network, rows)
-        return error_now(self._window, rows, best * (1.0 + claimed)) / best - 1.0
+        return error_of_witness(self._system, rows, best * (1.0 + claimed)) / best - 1.0
 
 
 def _on_what_stays(errors: list[Array]) -> Array:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import RowWindow
+from veilnet.recheck.stream_system import RowSystem
 from veilnet.recheck.stream_witness import corrected, gain_of, whitening_rows
 
 _FIRST, _LONGEST = 16, 16384  # rows; what keeps 0.999 of itself a row is forgotten after some 10,000
@@ -33,17 +33,17 @@ _SETTLED = 1e-8  # of an error: what twice as many rows may add to it
 _RETURNED = 1e-6
 
 
-def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: Array) -> Array:
+def least_errors_with_gaps(system: RowSystem, groups: Sequence[Array], claimed: Array) -> Array:
     """At most the least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew:
     that of each agent, and all of them.
 
-    window:  the messages.
+    system:  the messages.
     groups:  rows of x.
     claimed: errors of which to show that they are left: fewer rows may be enough.
     """
-    patterns = [[place] for place in window.memories]
-    patterns += [list(window.memories)] if len(patterns) > 1 else []
-    known = _BetweenKnown(window, np.concatenate(list(groups)))
+    patterns = [[place] for place in system.memories]
+    patterns += [list(system.memories)] if len(patterns) > 1 else []
+    known = _BetweenKnown(system, np.concatenate(list(groups)))
     starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
     found, rows = np.zeros(len(groups)), _FIRST
     while True:
@@ -68,9 +68,9 @@ def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: 
 class _BetweenKnown:
     """Errors of rows of x between two states that are known; see the top of this file for the letters."""
 
-    def __init__(self, window: RowWindow, rows: Array) -> None:
-        self._window, size = window, window.size
-        self._goal = window.wide(rows)
+    def __init__(self, system: RowSystem, rows: Array) -> None:
+        self._system, size = system, system.size
+        self._goal = system.wide(rows)
         self._error, self._through = np.zeros((size, size)), np.eye(size)
         self._factor = np.zeros((size, size))
         self._ahead, self._moved = np.zeros((size, 0)), np.zeros((0, size))
@@ -79,17 +79,17 @@ class _BetweenKnown:
 
     def go_on(self, rows: int) -> None:
         """To so many rows from s_0."""
-        window, factors = self._window, [self._factor]
+        system, factors = self._system, [self._factor]
         for _ in range(rows - self._done):
-            before = window.moves @ self._error @ window.moves.T + window.news
-            gain, white = gain_of(window, before)
-            seen = window.observe @ window.moves
+            before = system.moves @ self._error @ system.moves.T + system.news
+            gain, white = gain_of(system, before)
+            seen = system.observe @ system.moves
             explained, through = white @ seen @ self._ahead, white @ seen @ self._through
             self._left = self._left - np.sum(explained**2, axis=0)
             self._moved = self._moved - explained.T @ through
             factors.append(through)
-            step = window.moves - gain @ seen
-            error = corrected(window, gain, before)
+            step = system.moves - gain @ seen
+            error = corrected(system, gain, before)
             self._error = (error + error.T) / 2
             self._through = step @ self._through
             new = self._error @ self._goal.T
@@ -106,12 +106,12 @@ class _BetweenKnown:
 
     def errors(self, pattern: Sequence[int]) -> Array:
         """The errors of all rows of x, (2 T, count), if these memories begin anew in the middle."""
-        window = self._window
-        kept, drawn = np.ones(window.size), np.zeros((window.size, window.size))
+        system = self._system
+        kept, drawn = np.ones(system.size), np.zeros((system.size, system.size))
         for place in pattern:
-            mine, start = window.memories[place]
+            mine, start = system.memories[place]
             kept[mine] = 0.0
-            drawn[mine, mine] = start / np.outer(window.units[mine], window.units[mine])
+            drawn[mine, mine] = start / np.outer(system.units[mine], system.units[mine])
         values, vectors = np.linalg.eigh(np.outer(kept, kept) * self._error + drawn)
         anew = vectors * np.sqrt(np.maximum(values, 0.0))
         left, sizes, right = np.linalg.svd(self._whole_factor @ anew)

@@ -22,7 +22,7 @@ from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.model.network import Network
 from veilnet.recheck import sums
-from veilnet.recheck.stream_window import SETTLED, unit_sizes, white_noise
+from veilnet.recheck.stream_system import SETTLED, unit_sizes, white_noise
 
 ComplexArray = NDArray[Any]
 
