@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import veilnet as vn
-from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.designs.joint.settings import SETTINGS
+from veilnet.plans.fingerprint import network_fingerprint
 
 _MADE: dict[tuple[str, str, float], vn.Plan] = {}
 

@@ -13,10 +13,10 @@ import pytest
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
-from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.designs.lower_bound.proving import hidden_directions
 from veilnet.model.common import SharedNoise, common_root
 from veilnet.model.noise import IndependentNoise
+from veilnet.plans.fingerprint import network_fingerprint
 
 pytestmark = pytest.mark.small_search
 

@@ -10,9 +10,9 @@ import pytest
 
 import veilnet as vn
 from helpers.stream_networks import random_stream
-from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.cli import run
 from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.fingerprint import network_fingerprint, plan_fingerprint
 
 NETWORK = random_stream(1, noise="coloured", joint=True, mean=True)
 

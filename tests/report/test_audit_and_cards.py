@@ -18,10 +18,10 @@ from helpers.shown_plans import KINDS, plan_of
 from helpers.summed_house import summed_plan
 from veilnet import cli
 from veilnet._core.errors import InvalidRequest
-from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.io._json import plain
 from veilnet.io.template import house
+from veilnet.plans.fingerprint import plan_fingerprint
 
 pytestmark = pytest.mark.small_search
 

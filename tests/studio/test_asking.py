@@ -16,8 +16,8 @@ pytest.importorskip("starlette")
 import veilnet as vn
 from helpers.small_network import small_network
 from veilnet import cli
-from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.io.template import house
+from veilnet.plans.fingerprint import network_fingerprint
 from veilnet.studio.app import network_text
 from veilnet.studio.asking import Ask
 from veilnet.studio.nearby import Nearby

@@ -38,7 +38,6 @@ from veilnet.auditing.deployed.deployment import (
 )
 from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.auditing.differential_privacy import differential_privacy_rows, widths_of_readings
-from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.ledger import ledger_rows
 from veilnet.auditing.measures import read_least_privacy
 from veilnet.auditing.options import (
@@ -68,6 +67,7 @@ from veilnet.auditing.what_if.wrong_models import wrong_model_rows
 from veilnet.auditing.worlds import world_of
 from veilnet.io.agent_ledger import is_agent_store
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
+from veilnet.plans.fingerprint import plan_fingerprint
 from veilnet.plans.plan import Plan
 
 Advance = Callable[[float], None]

@@ -37,7 +37,6 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import number
 from veilnet.agent.dither import own_noise
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.measures import privacies, read_least_privacy
 from veilnet.auditing.options import LedgerCheck
 from veilnet.auditing.row import Judgement, Row
@@ -47,6 +46,7 @@ from veilnet.bounds.knowledge import knowledge_of_factor, message_factor
 from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
 from veilnet.io.agent_ledger import audit_releases, is_agent_store
 from veilnet.model.network import Network
+from veilnet.plans.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.plans.plan import Plan
 
 _FORMAT = "veilnet-ledger/4"

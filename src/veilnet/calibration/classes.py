@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import rankdata
 
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.dependence import Mean, independent_rows, mean_of
@@ -157,10 +156,10 @@ def _area_of(mine: Booleans, score: Array, stretches: list[Stretch]) -> Array | 
         positive, size = int(np.sum(own)), len(own)
         if positive in (0, size):
             continue
-        ranks = rankdata(score[stretch.judged])
+        ranks = _ranks(score[stretch.judged])
         within = np.empty(size)
-        within[own] = (ranks[own] - rankdata(score[stretch.judged][own])) / (size - positive)
-        within[~own] = 1.0 - (ranks[~own] - rankdata(score[stretch.judged][~own])) / positive
+        within[own] = (ranks[own] - _ranks(score[stretch.judged][own])) / (size - positive)
+        within[~own] = 1.0 - (ranks[~own] - _ranks(score[stretch.judged][~own])) / positive
         area = float(np.mean(within[own]))
         areas.append(area)
         weights.append(positive * (size - positive) / size)
@@ -172,6 +171,12 @@ def _area_of(mine: Booleans, score: Array, stretches: list[Stretch]) -> Array | 
     for area, weight, (judged, stray) in zip(areas, weights, strays, strict=True):
         values[judged] += count * weight / (len(judged) * float(np.sum(weights))) * (stray + area - whole)
     return values
+
+
+def _ranks(values: Array) -> Array:
+    """From 1 up, equal values the mean of theirs: that of scipy.stats, which takes longer to load than to rank."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
 def _accuracies(classes: Classes, probabilities: Array) -> Array:

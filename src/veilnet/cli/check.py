@@ -147,8 +147,8 @@ def _check_symbols(folder: Path, *, json: bool) -> None:
 
 def _intervals(verdict: Verdict, network: Path) -> dict[str, tuple[float, float, float]] | None:
     """What the report beside the network says of its promises; None where it is about another network."""
-    from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.io.fit_reports import load_intervals, report_path
+    from veilnet.plans.fingerprint import network_fingerprint
 
     beside = report_path(network)
     return load_intervals(beside, network_fingerprint(verdict.network)) if beside.is_file() else {}

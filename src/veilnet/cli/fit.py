@@ -96,12 +96,12 @@ def command(
     With --symbols, learn a plan in which each agent sends one of a few symbols, for classes and curved data, and
     certify by counting how often anybody can name a private value.
     """
-    from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
     from veilnet.cli._symbols import fit_symbols, refuse_other
     from veilnet.io._json import plain
     from veilnet.io.fit_reports import save_fit_report
     from veilnet.io.tables import column_names
+    from veilnet.plans.fingerprint import network_fingerprint
 
     of_symbols: dict[str, Any] = {
         "guessed": guessed, "public_loss": public_loss, "window": window, "blocks": blocks, "confidence": confidence,

@@ -12,12 +12,12 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
 from veilnet._core.words import NOTHING
-from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier, sketched, through
 from veilnet.designs.secrets import Auc
 from veilnet.model.stream_size import by_stacks
+from veilnet.plans.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.plans.plan import Plan
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_headline, audit_section, broken_headline, broken_promises

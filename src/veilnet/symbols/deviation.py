@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv
-from scipy.stats import binom
 
 _HALVINGS = 50
 _ROUNDING = 1e-9  # of totals, and of probabilities that are compared
@@ -108,6 +107,8 @@ def _hinge(total: float, mean: float, sample: Tally) -> float:
     first = math.floor(reached + _ROUNDING) + 1
     if first > trials or chance <= 0:
         return 1.0
+    from scipy.stats import binom  # which takes a second to load: a report of numbers does without
+
     law = binom.pmf(np.arange(trials), trials, min(1.0, chance))
     beyond = np.cumsum(np.cumsum(law))  # E(t - B)+ at t = 1, 2, ...
     later = np.arange(first, trials + 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
@@ -72,4 +72,4 @@ def _same_law(before: Array, now: Array) -> float:
     if pooled.shape[1] < 2 or not np.all(both.sum(axis=1) > 0):
         return 1.0
     expected = np.outer(part, pooled.sum(axis=0))
-    return float(chi2.sf(np.sum((pooled - expected) ** 2 / expected), pooled.shape[1] - 1))
+    return float(chdtrc(pooled.shape[1] - 1, np.sum((pooled - expected) ** 2 / expected)))
