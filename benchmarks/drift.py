@@ -15,8 +15,8 @@ import numpy as np
 from scipy.signal import lfilter
 
 import veilnet as vn
-from veilnet.centre.contradictions import redundancy
 from veilnet.centre.drift import Change
+from veilnet.centre.gate import redundancy
 from veilnet.io.template import house
 
 ROWS = 400_000

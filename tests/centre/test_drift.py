@@ -14,7 +14,7 @@ from scipy.stats import poisson
 
 import veilnet as vn
 from veilnet import cli
-from veilnet.centre.contradictions import redundancy
+from veilnet.centre.gate import redundancy
 
 
 @pytest.fixture(scope="module")

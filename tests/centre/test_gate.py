@@ -23,8 +23,8 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet import cli
 from veilnet._core.chi_square import log_tail, threshold
-from veilnet.centre.contradictions import redundancy
-from veilnet.centre.gate import residuals
+from veilnet.centre.gate import redundancy, residuals
+from veilnet.centre.messages import CentreModel
 from veilnet.plans.plan import make_plan
 
 RATE = 0.02
@@ -313,17 +313,38 @@ def test_fuse_names_whom_it_had_to_believe(tmp_path, capfd) -> None:
     assert "messages of a and b were believed untested" in said.err
 
 
+def unexplained(model: CentreModel, white: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What least squares on some numbers, whitened, and on the prior's rows leave of each row of messages."""
+    mixed = np.eye(model.blocks.total) if model.correlation is None else model.correlation
+    root = np.linalg.cholesky(mixed[np.ix_(rows, rows)])
+    design = np.concatenate([model.prior, np.linalg.solve(root, model.observe[rows])])
+    data = np.concatenate([np.zeros((len(model.prior), white.shape[1])), np.linalg.solve(root, white[rows])])
+    return np.asarray(np.sum((data - design @ np.linalg.lstsq(design, data, rcond=None)[0]) ** 2, axis=0))
+
+
 @pytest.mark.parametrize("noise", ["joint", "variances", "scalar"])
 @pytest.mark.parametrize("prior", ["none", "covariance", "information", "singular"])
-def test_residuals_test_as_the_dense_matrices_do(prior: str, noise: str) -> None:
+def test_whoever_is_silent_the_others_are_tested_by_what_x_leaves(prior: str, noise: str) -> None:
+    """Oracle: least squares of all that arrived and of the prior's rows, with and without each agent."""
     model = noisy_plan(network_of(prior, noise), 2).messages
     rng = np.random.default_rng(5)
     for who in ([], [1], [0, 3]):
         silent = np.isin(np.arange(4), who)
+        absent = np.repeat(silent, model.blocks.sizes)
         deviations = rng.standard_normal((30, model.blocks.total)) * 3
-        deviations[:, np.repeat(silent, model.blocks.sizes)] = 0.0
-        dense, thin = redundancy(model, silent), residuals(model, silent)
-        assert thin.numbers == dense.numbers
-        assert thin.freedom.tolist() == dense.freedom.tolist()
-        assert np.allclose(thin.distances(deviations), dense.distances(deviations), rtol=1e-9)
-        assert np.allclose(thin.agent_distances(deviations), dense.agent_distances(deviations), rtol=1e-8)
+        deviations[:, absent] = 0.0
+        white = model.whiten.of(deviations.T)
+        joint = unexplained(model, white, np.flatnonzero(~absent))
+        lost = np.zeros((30, 4))
+        for place in np.flatnonzero(~silent):
+            others = np.setdiff1d(
+                np.flatnonzero(~absent), np.arange(model.blocks.total)[model.blocks.rows(place)]
+            )
+            lost[:, place] = joint - unexplained(model, white, others)
+        for tests in (redundancy(model, silent), residuals(model, silent)):
+            assert np.allclose(tests.distances(deviations), joint, rtol=1e-9)
+            found = tests.agent_distances(deviations)
+            assert np.allclose(found, lost, rtol=1e-8, atol=1e-9 * joint.max())
+            assert np.array_equal(tests.freedom > 0, np.any(lost > 1e-6, axis=0))
+            assert tests.numbers <= np.count_nonzero(~absent)
+        assert redundancy(model, silent).numbers == residuals(model, silent).numbers

@@ -27,9 +27,7 @@ import numpy as np
 
 from veilnet._core.chi_square import log_tail, threshold
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.linalg import cholesky, solve_lower
-from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.messages import CentreModel
+from veilnet._core.types import Array, Integers
 
 _FARTHEST = 1e140  # what is farther off cannot be squared
 _MANY = 1e6  # deviations that are shown by their order
@@ -226,47 +224,3 @@ class Redundancy:
         for place, squares in zip(self.owner, single, strict=True):
             sums[place] += squares
         return sums.T
-
-
-def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
-    """The tests of the agents that are not silent."""
-    present = np.flatnonzero(np.repeat(~silent, model.blocks.sizes))
-    factor = model.observe[present]
-    root = None if model.correlation is None else cholesky(model.correlation[np.ix_(present, present)])
-    if root is not None:
-        factor = solve_lower(root, factor)
-    prior = _full_rank(model.prior)
-    stacked = np.concatenate([prior, factor])
-    left, sharpness, _ = np.linalg.svd(stacked, full_matrices=True)
-    rank = int(np.sum(sharpness > SEEN * max(1.0, float(np.max(sharpness, initial=0.0)))))
-    unexplained = left[len(prior) :, rank:].T
-    if root is not None:
-        unexplained = solve_lower(root, np.ascontiguousarray(unexplained.T), transposed=True).T
-    # From here on in whitened messages, whose own noise is one.
-    joint = np.zeros((len(unexplained), model.blocks.total))
-    joint[:, present] = unexplained
-    agents, owner = [np.zeros((0, model.blocks.total))], []
-    freedom = np.zeros(len(model.agents), dtype=np.intp)
-    for place in map(int, np.flatnonzero(~silent & (model.blocks.sizes > 0))):
-        mine = joint[:, model.blocks.rows(place)]
-        directions, strength, _ = np.linalg.svd(mine, full_matrices=False)
-        kept = directions[:, strength > LEAST_STRENGTH].T
-        freedom[place] = len(kept)
-        agents.append(kept @ joint)
-        owner += [place] * len(kept)
-    tests = model.whiten.applied(np.concatenate([joint, *agents]))
-    return Redundancy(
-        joint=tests[: len(joint)],
-        agents=tests[len(joint) :],
-        owner=np.array(owner, dtype=np.intp),
-        freedom=freedom,
-    )
-
-
-def _full_rank(prior: Array) -> Array:
-    """Rows with the same Gram matrix, none of them dependent."""
-    if len(prior) == 0:
-        return prior
-    _, sizes, directions = np.linalg.svd(prior, full_matrices=False)
-    kept = sizes > SEEN * max(1.0, float(sizes[0]))
-    return np.asarray(sizes[kept, None] * directions[kept])

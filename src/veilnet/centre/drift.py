@@ -26,9 +26,9 @@ from veilnet._core.bounded import Bounded
 from veilnet._core.chi_square import threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
-from veilnet.centre.contradictions import Contradiction, Redundancy, redundancy
+from veilnet.centre.contradictions import Contradiction, Redundancy
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.gate import by_who_sent, silent_agents
+from veilnet.centre.gate import by_who_sent, redundancy, silent_agents
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.windows import HISTORY, Keys, Level, Windows, independent, swelling
 

@@ -7,13 +7,14 @@ the rest is tested again. Rows of a stream: :mod:`veilnet.centre.streams.trackin
 The tests of one of very many sets of agents need no M x M matrix. In the notation of contradictions, with Q an
 orthonormal basis of the range of F: q has the length of r = b - Q Q'b, and a_i that of S^-1 V' r_i, where
 I - Q_i Q_i' = V S² V' belongs to agent i. So a set of agents costs M L² to begin and M L to keep (M numbers sent, L
-parameters), where :func:`~veilnet.centre.contradictions.redundancy` takes M³ and M². Where noise is correlated, X
+parameters), where tests as matrices (:func:`redundancy`) take M³ and M². Where noise is correlated, X
 whitens all messages, and one that is silent is a free parameter of its own: its column of X is projected out of
 everything. That updates X by the rank of what is silent instead of factoring anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.bounded import Bounded
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.contradictions import LEAST_STRENGTH, SEEN, Contradiction, Tests, read_rate
+from veilnet.centre.contradictions import LEAST_STRENGTH, SEEN, Contradiction, Redundancy, Tests, read_rate
 from veilnet.centre.messages import CentreModel
 
 
@@ -57,18 +58,23 @@ class Residuals:
 
     def agent_distances(self, deviations: Array) -> Array:
         """|a_i|² of each row and agent, likewise."""
-        _, rest = self._rest(deviations)
-        if self.silent is not None:
-            rest = self.model.unmixing.T @ rest
         found = np.zeros((len(self.freedom), len(deviations)))
-        for group, unit in zip(self.model.blocks.groups, self.units, strict=True):
-            single = unit @ group.take(rest)
-            found[group.agents] = np.einsum("ijk,ijk->ik", single, single)
+        for agents, single in self.of_agents(self._rest(deviations)[1]):
+            found[agents] = np.einsum("ijk,ijk->ik", single, single)
         return found.T
 
+    def of_agents(self, rest: Array) -> Iterator[tuple[Integers, Array]]:
+        """(agents of one size, their a_i, (count, k, rows)) from r in the messages' rows."""
+        if self.silent is not None:
+            rest = self.model.unmixing.T @ rest
+        for group, unit in zip(self.model.blocks.groups, self.units, strict=True):
+            yield group.agents, unit @ group.take(rest)
+
     def _rest(self, deviations: Array) -> tuple[Array, Array]:
-        """r, in the prior's rows and in the messages': what x does not explain."""
-        white = self.model.whiten.of(deviations.T)
+        return self.unexplained(self.model.whiten.of(deviations.T))
+
+    def unexplained(self, white: Array) -> tuple[Array, Array]:
+        """r of whitened messages (M, rows), in the prior's rows and in the messages': what x does not explain."""
         if self.silent is not None:
             white = self.model.unmixing @ white
             white -= self.silent @ (self.silent.T @ white)
@@ -110,6 +116,22 @@ def residuals(model: CentreModel, silent: Booleans) -> Residuals:
     of_prior = _rank(np.asarray(np.linalg.svd(model.prior, compute_uv=False))) if len(model.prior) else 0
     numbers = of_prior + int(np.sum(~absent)) - rank
     return Residuals(model, numbers, freedom, prior, np.ascontiguousarray(basis), free, tuple(units))
+
+
+def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
+    """The same tests as matrices, for those who follow what is tested from row to row."""
+    found = residuals(model, silent)
+    above, rest = found.unexplained(np.diag(np.repeat(~silent, model.blocks.sizes).astype(float)))
+    whole = np.concatenate([above, rest])
+    # r lies in a space of so many dimensions as there are degrees of freedom, and is standard normal there.
+    basis = np.linalg.svd(whole, full_matrices=False)[0][:, : found.numbers]
+    agents = [np.zeros((0, model.blocks.total))] * len(model.agents)
+    for places, single in found.of_agents(rest):
+        for place, rows in zip(places.tolist(), single, strict=True):
+            agents[place] = rows[len(rows) - found.freedom[place] :]
+    tests = model.whiten.applied(np.concatenate([basis.T @ whole, *agents]))
+    owner = np.repeat(np.arange(len(agents), dtype=np.intp), found.freedom)
+    return Redundancy(tests[: found.numbers], tests[found.numbers :], owner, found.freedom)
 
 
 def _rank(sharpness: Array) -> int:
