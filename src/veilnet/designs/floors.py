@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq
 
 from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint import (
@@ -27,6 +26,7 @@ from veilnet.designs.joint import (
     JointResult,
     Levels,
     SearchOptions,
+    Tried,
     inside,
     restricted_to,
 )
@@ -172,7 +172,6 @@ def hiding_faces(form: StandardForm, hidden: Booleans, seed: int) -> list[Array]
     return faces
 
 
-_SPENT = 1e-10  # of a loss: so near to it a level is looked for
 _MOST_LOOKS = 100
 
 
@@ -181,6 +180,8 @@ class SumCurve(Levels):
 
     ceiling, limit: the levels that are free and that silence reaches.
     """
+
+    spent = 1e-10  # each look is exact and costs next to nothing
 
     def __init__(
         self, form: StandardForm, weights: Array, options: SearchOptions, *, floors: Array | None = None
@@ -206,17 +207,10 @@ class SumCurve(Levels):
     def within(self, budget: float) -> JointResult:
         """The largest level whose loss is at most ``budget``."""
         low, high = self.ceiling, self.limit * (1 - SETTINGS.near_limit)
-        best = self.at(high)
-        if best.loss <= budget:
-            return best
-        found: dict[float, JointResult] = {}
-
-        def over(level: float) -> float:
-            found[level] = self.at(level)
-            return found[level].loss - budget * (1 - _SPENT / 2)
-
-        if budget > 0 and high > low:
-            near = (_SPENT * low, _SPENT / 4)  # of the level, and relative to it
-            brentq(over, low, high, (), *near, _MOST_LOOKS, full_output=True, disp=False)
-        inside = [level for level, each in found.items() if each.loss <= budget]
-        return found[max(inside)] if inside else self.at(low)
+        free, most = self.at(low), self.at(high)
+        if most.loss <= budget or budget <= 0 or high <= low:
+            return most if most.loss <= budget else free
+        inside, _ = self.affordable(
+            self.at, budget, Tried(low, free), Tried(high, most), free=low, steps=_MOST_LOOKS
+        )
+        return inside.found or free

@@ -17,7 +17,6 @@ from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint.race import JointResult
 from veilnet.designs.joint.settings import SETTINGS
 
-_SPENT = 1e-5  # a loss that uses the budget up to this part of it is as good as the budget
 _FIRST_LAW = 2.0  # just above the ceiling the loss grows with the square of the height
 
 
@@ -49,6 +48,8 @@ class Tried:
 
 class Levels:
     """What a level t asks: p_j >= max(t·weights_j, floors_j); a weight or a floor of zero asks nothing."""
+
+    spent = 1e-5  # a loss that uses the budget up to this part of it is as good as the budget
 
     def __init__(self, weights: Array, floors: Array | None) -> None:
         self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
@@ -93,13 +94,14 @@ class Levels:
         """
         sides: list[bool] = []
         for _ in range(SETTINGS.root_steps if steps is None else steps):
-            spent = inside.found is not None and inside.found.loss >= budget * (1 - max(_SPENT, tolerance))
-            if spent or np.log1p(outside.level) - np.log1p(inside.level) <= tolerance:
+            spent = budget * (1 - max(self.spent, tolerance))
+            apart = np.log1p(outside.level) - np.log1p(inside.level)
+            if apart <= tolerance or (inside.found is not None and inside.found.loss >= spent):
                 break
             stuck = len(sides) > 1 and sides[-1] == sides[-2]  # the law misleads: the middle is safe
             law = Tried(inside.level), Tried(outside.level)
             level = _level_between(
-                *(law if stuck else (inside, outside)), budget * (1 - _SPENT / 2), free, price
+                *(law if stuck else (inside, outside)), budget * (1 - self.spent / 2), free, price
             )
             found = look(level)
             sides = [] if stuck else [*sides, found.loss <= budget]
