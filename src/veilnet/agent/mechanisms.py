@@ -169,6 +169,15 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     def _by_reading(self, of: Callable[[Sanitizer], Array]) -> Array:
         return np.concatenate([of(self[agent]) for agent in self.network.agents])
 
+    @property
+    def grid(self) -> Array:
+        """The step of every number sent, in sending order; not a number where there is none."""
+        found = np.full(self.blocks.total, np.nan)
+        for stack in self.stacks:
+            if stack.grid is not None:
+                found[self.numbers(stack)] = stack.grid
+        return found
+
     @cached_property
     def normal(self) -> Mechanisms:
         """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""

@@ -95,7 +95,13 @@ def assess(
         folds=folds,
         noise_shrinkage=model.noise_shrinkage,
         prior_shrinkage=model.prior_shrinkage,
-        conditions=_conditions(network, parameters, model),
+        conditions={
+            "parameters": float(np.linalg.cond(np.corrcoef(parameters, rowvar=False)))
+            if network.L > 1
+            else 1.0,
+            "noises of the readings": _correlation_condition(model.noise),
+            "parameters as the readings show them": condition_of_triangle(network.raw_triangle) ** 2,
+        },
         outliers=(
             *left_out,
             *outliers(residuals, far_from_explained(residuals), roles.readings, rows.numbers, kept=True),
@@ -149,14 +155,6 @@ def _of_each(network: Network, end: int, otherwise: float) -> Array:
     for agent, edges in network.limits.items():
         found[network.blocks.rows(network.position[agent])] = edges[end]
     return found
-
-
-def _conditions(network: Network, parameters: Array, model: LinearModel) -> dict[str, float]:
-    return {
-        "parameters": float(np.linalg.cond(np.corrcoef(parameters, rowvar=False))) if network.L > 1 else 1.0,
-        "noises of the readings": _correlation_condition(model.noise),
-        "parameters as the readings show them": condition_of_triangle(network.raw_triangle) ** 2,
-    }
 
 
 def _correlation_condition(covariance: Array) -> float:

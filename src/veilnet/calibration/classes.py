@@ -64,17 +64,12 @@ def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -
     value comes or goes.
     """
     present = [(classes.rows == value).astype(float) for value in range(len(classes.values))]
-    worth = min(min(independent_rows(each), _spells(each)) for each in present)
+    worth = min(min(independent_rows(each), 1.0 + np.count_nonzero(np.diff(each))) for each in present)
     return {
         "AUC": mean_of(_areas(classes, probabilities, stretches), worth=worth),
         "balanced accuracy": mean_of(_accuracies(classes, probabilities), worth=worth),
         "bits": mean_of(_bits(classes, probabilities), skewed=True, worth=worth),
     }
-
-
-def _spells(present: Array) -> float:
-    """How many times a value comes or goes, with the first row."""
-    return 1.0 + float(np.count_nonzero(np.diff(present)))
 
 
 def if_it_were(found: Mean, promised: float) -> Mean:

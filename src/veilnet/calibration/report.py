@@ -159,13 +159,10 @@ class CalibrationReport:
             "stays constant over a whole group."
             for name, (once, often) in self.over_groups.items()
         ]
-        free = {name: one for name, one in self.promises.items() if name not in self._two_valued}
+        # Of two values an error says little: plans tell how surely they are distinguished.
+        two_valued = {each.name for each in self.parameters if each.values == 2}
+        free = {name: one for name, one in self.promises.items() if name not in two_valued}
         return [*(f"{name}: standard error {one}." for name, one in free.items()), *of_groups]
-
-    @property
-    def _two_valued(self) -> set[str]:
-        """The parameters of which an error says little: plans tell how surely the two values are distinguished."""
-        return {each.name for each in self.parameters if each.values == 2}
 
 
 # heading -> what stands below it

@@ -72,14 +72,10 @@ def _chosen(centred: Array, candidates: Array, *, reluctant: bool) -> float:
         return float(candidates[best])
     with np.errstate(invalid="ignore"):
         lost = blocks[:, [best]] - blocks
-        doubt = _certain(len(blocks)) * np.std(lost, axis=0, ddof=1) * np.sqrt(len(blocks))
+        certain = float(stdtrit(len(blocks) - 1, 0.975))  # exceeded by chance in one case of forty
+        doubt = certain * np.std(lost, axis=0, ddof=1) * np.sqrt(len(blocks))
         close = np.sum(lost, axis=0) <= doubt
     return float(candidates[np.flatnonzero(close & np.isfinite(total))[0]])
-
-
-def _certain(blocks: int) -> float:
-    """Student's t: how many standard errors of a mean over blocks chance exceeds in one case of forty."""
-    return float(stdtrit(blocks - 1, 0.975))
 
 
 def likelihood_of_blocks(centred: Array, weights: Array) -> Array:

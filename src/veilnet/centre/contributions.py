@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.linalg import cholesky, solve_lower
+from veilnet._core.linalg import solve_lower
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import stream_knowledge
@@ -72,14 +72,8 @@ def shares_of_knowledge(
 
 def _terms(model: CentreModel) -> tuple[Array, Array]:
     """Of each row wanted (rows, M): the part of each number, and (rows,) what is known beforehand."""
-    root: Array | None = None
-    factor = model.observe
-    if model.correlation is not None and len(factor):
-        root = cholesky(model.correlation)
-        factor = solve_lower(root, factor)
-    left, sharpness, directions = np.linalg.svd(np.concatenate([model.prior, factor]), full_matrices=False)
-    known = sharpness > model.least_sharpness
-    pulled = (model.public @ directions[known].T / sharpness[known]) @ left[:, known].T
+    root, left, sharpness, directions = model.decomposed(np.arange(model.blocks.total))
+    pulled = (model.public @ directions.T / sharpness) @ left.T
     first = len(model.prior)
     by_number = pulled[:, first:]
     if root is not None:

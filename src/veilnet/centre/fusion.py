@@ -269,7 +269,8 @@ class Fusion:
         shapes = {part.shape[:-1]: self.agents[place] for place, part in reversed(parts.items())}
         if len(shapes) > 1:
             found = ", ".join(
-                f"{agent!r} {rows_in_words(shape)}" for shape, agent in reversed(shapes.items())
+                f"{agent!r} {f'{shape[0]} rows' if shape else 'one row as a vector'}"
+                for shape, agent in reversed(shapes.items())
             )
             raise InvalidReading(
                 f"messages: expected the same number of rows from every agent, found {found}; "
@@ -320,8 +321,3 @@ def as_message(value: Any, name: str, size: int, columns: Callable[[], Sequence[
 def numbered(stem: str, count: int) -> list[str]:
     """z1, z2, ... for the stem z."""
     return [f"{stem}{k + 1}" for k in range(count)]
-
-
-def rows_in_words(shape: tuple[int, ...]) -> str:
-    """How many rows a message has, for an error."""
-    return f"{shape[0]} rows" if shape else "one row as a vector"

@@ -125,21 +125,27 @@ class CentreModel:
     def view(self, present: Booleans) -> View:
         """What the messages of the agents present tell; gain has a column for each of their numbers."""
         rows = np.flatnonzero(np.repeat(present, self.blocks.sizes))
-        factor = self.observe[rows]
-        root = None if self.correlation is None else cholesky(self.correlation[np.ix_(rows, rows)])
-        if root is not None:
-            factor = solve_lower(root, factor)
-        stacked = np.concatenate([self.prior, factor])
-        left, sharpness, directions = np.linalg.svd(stacked, full_matrices=False)
-        known = sharpness > self.least_sharpness
+        root, left, sharpness, directions = self.decomposed(rows)
 
         def back(half: Array) -> Array:
-            gain = half @ left[len(self.prior) :, known].T
+            gain = half @ left[len(self.prior) :].T
             if root is not None:
                 gain = solve_lower(root, np.ascontiguousarray(gain.T), transposed=True).T
             return self.whiten.applied(gain, rows)
 
-        return View.through(self.public, directions[known], sharpness[known], self.least_sharpness, back)
+        return View.through(self.public, directions, sharpness, self.least_sharpness, back)
+
+    def decomposed(self, rows: Integers) -> tuple[Array | None, Array, Array, Array]:
+        """(root of the noise's correlation or None, left, sharpness, directions) of what is known from the prior
+        and, below its rows, the numbers chosen, made white.
+        """
+        factor = self.observe[rows]
+        root = None if self.correlation is None else cholesky(self.correlation[np.ix_(rows, rows)])
+        if root is not None:
+            factor = solve_lower(root, factor)
+        left, sharpness, directions = np.linalg.svd(np.concatenate([self.prior, factor]), full_matrices=False)
+        known = sharpness > self.least_sharpness
+        return root, left[:, known], sharpness[known], directions[known]
 
     def words(self) -> tuple[object, ...]:
         """What another model of the same messages has to share to the letter."""

@@ -34,17 +34,12 @@ _RESERVED = frozenset({"row", "time", "plan", "agent", "private", "readings", "v
 _NUMBERED = re.compile(r"z\d+|deviation of .*")
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a name means something of its own in a stream of readings, messages or estimates."""
-    folded = name.strip().casefold()
-    return folded in _RESERVED or _NUMBERED.fullmatch(folded) is not None
-
-
 def read_reading_names(names: Sequence[str], readings: int) -> tuple[str, ...]:
     """One name per reading, or none at all; names that streams use themselves are refused."""
     found = as_names(list(names), "names")
     for name in found:
-        if is_reserved(name):
+        folded = name.strip().casefold()
+        if folded in _RESERVED or _NUMBERED.fullmatch(folded):
             raise InvalidNetwork(
                 f"names: a reading may not be called {name!r}, which streams use themselves (row, time, plan, "
                 "agent, private, readings, values, missing, z1, z2, ...); rename it"

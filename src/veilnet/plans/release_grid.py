@@ -66,10 +66,7 @@ def with_release_grid(
         steps = steps * _finer(network, stack)
         grids[each.number][each.part] = steps * _coarser(sent, stack, steps)
     if rounding is not None:
-        finest = np.empty(sent.blocks.total)
-        for stack, grid in zip(sent.stacks, grids, strict=True):
-            finest[sent.numbers(stack)] = grid
-        steps = coarse_steps(network, sent, finest, rounding)
+        steps = coarse_steps(network, sent, sent.with_grids(grids).grid, rounding)
         grids = [steps[sent.numbers(stack)] for stack in sent.stacks]
     return sent.with_grids(grids)
 

@@ -81,10 +81,13 @@ def rounding_of(network: Network, sanitizers: Sanitizers) -> Rounding:
     """What the grids of these sanitizers save, cost and hide."""
     sent = mechanisms(network, sanitizers)
     before, after = knowledge(network, sent), knowledge(network, as_rounded(network, sent))
-    steps, noisy = _by_number(sent)
+    noisy = np.zeros(sent.blocks.total)
+    for stack in sent.stacks:
+        if stack.noise is not None:
+            noisy[sent.numbers(stack)] = np.sqrt(np.diagonal(stack.noise, axis1=1, axis2=2))
     each = np.zeros(sent.blocks.total)
     for place, (deviation, step, own) in enumerate(
-        zip(_deviations(network, sent), steps, noisy, strict=True)
+        zip(_deviations(network, sent), sent.grid, noisy, strict=True)
     ):
         each[place] = entropy(deviation / step, dithered=own < step)
     bits = {agent: float(each[sent.blocks.rows(place)].sum()) for place, agent in enumerate(network.agents)}
@@ -141,18 +144,6 @@ def _own_variances(network: Network, sent: Mechanisms) -> Array:
         own_part = own_covariances(each.stack.compression, own[each.group][each.within], each.stack.noise)
         found[sent.numbers(each.stack)] = np.diagonal(own_part, axis1=1, axis2=2)
     return found
-
-
-def _by_number(sent: Mechanisms) -> tuple[Array, Array]:
-    """The step and the deviation of the added noise of every number sent, each (M,)."""
-    steps, noisy = np.full(sent.blocks.total, np.nan), np.zeros(sent.blocks.total)
-    for stack in sent.stacks:
-        numbers = sent.numbers(stack)
-        if stack.grid is not None:
-            steps[numbers] = stack.grid
-        if stack.noise is not None:
-            noisy[numbers] = np.sqrt(np.diagonal(stack.noise, axis1=1, axis2=2))
-    return steps, noisy
 
 
 def _within(weights: Array, most: Array, budget: float) -> Array:

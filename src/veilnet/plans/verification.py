@@ -19,7 +19,6 @@ import numpy as np
 
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
-from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, as_rounded, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import detectability
@@ -276,19 +275,10 @@ def _other_grids(found: Mechanisms, expected: Mechanisms) -> list[str]:
     if found.blocks.sizes.tolist() != expected.blocks.sizes.tolist():
         differ = found.blocks.sizes != expected.blocks.sizes
         return [found.network.agents[place] for place in np.flatnonzero(differ).tolist()]
-    one, other = _grids(found), _grids(expected)
+    one, other = found.grid, expected.grid
     # On another machine, a deviation on the edge may round to the neighbouring power of two.
     off = found.blocks.owner[~((one <= 2 * other) & (other <= 2 * one))]
     return [found.network.agents[place] for place in np.unique(off).tolist()]
-
-
-def _grids(sent: Mechanisms) -> Array:
-    """The step of every number sent, in sending order; not a number where there is none."""
-    steps = np.full(sent.blocks.total, np.nan)
-    for stack in sent.stacks:
-        if stack.grid is not None:
-            steps[sent.numbers(stack)] = stack.grid
-    return steps
 
 
 def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:

@@ -99,12 +99,14 @@ def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Joi
         [np.hstack([gain @ stream.observe, forget]), np.hstack([stream.observe, np.zeros((count, memory))])]
     )
     carries = np.vstack([gain, np.eye(count)])
-    typical = _typical_covariance(transition, noise)
+    # Only for scale: of a stream without a stationary covariance that of one drawn into stability.
+    drawn = min(1.0, _STABLE / max(spectral_radius(transition), _STABLE))
+    typical = stationary_covariance(transition * drawn, noise)
     covariance = everything @ typical @ everything.T + carries @ stream.floor @ carries.T
     cut = np.zeros((0, memory + count))
     frames, readings, shares = [], [], []
     for agent in range(network.S):
-        own = np.r_[orders.rows(agent), _shifted(network.blocks.rows(agent), memory)]
+        own = np.r_[orders.rows(agent), memory + np.r_[network.blocks.rows(agent)]]
         varies = covariance[np.ix_(own, own)]
         order = filters[agent].order
         frame, of_reading = _white_frame(varies, order, filters[agent].share)
@@ -144,17 +146,6 @@ def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Joi
 
 def _nothing(readings: int) -> ShareFilter:
     return ShareFilter(np.zeros((0, 0)), np.zeros((0, readings)), np.zeros((0, 0)), plain=True)
-
-
-def _shifted(rows: slice, by: int) -> Array:
-    return np.arange(rows.start + by, rows.stop + by)
-
-
-def _typical_covariance(transition: Array, noise: Array) -> Array:
-    """The stationary covariance; of a stream that is drawn into stability where it has none. Only for scale."""
-    return stationary_covariance(
-        transition * min(1.0, _STABLE / max(spectral_radius(transition), _STABLE)), noise
-    )
 
 
 def _white_frame(covariance: Array, order: int, share: Array) -> tuple[Array, int]:

@@ -57,7 +57,7 @@ class StreamObjective:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._evaluation(shrink)
         except np.linalg.LinAlgError:
-            return self._unsettled(shrink)
+            return Evaluation(list(shrink), np.inf, np.full(self.targets, np.inf), [])
 
     def _evaluation(self, shrink: Sequence[Array]) -> Evaluation:
         model = self.knowledge
@@ -83,9 +83,6 @@ class StreamObjective:
             np.maximum(privacy, 0.0),
             [transition, noise, onward, kept, kept_for_good, now, hindsight, turned],
         )
-
-    def _unsettled(self, shrink: Sequence[Array]) -> Evaluation:
-        return Evaluation(list(shrink), np.inf, np.full(self.targets, np.inf), [])
 
     def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:  # noqa: ARG002
         """The privacies as they are: infinite ones are found so."""
