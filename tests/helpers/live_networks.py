@@ -98,8 +98,8 @@ class Wired:
         self.centre = self._new_centre()
         return self.centre
 
-    def _new_centre(self) -> Centre:
-        store = CentreStore(self.folder / "estimates.sqlite")
+    def _new_centre(self, store_name: str = "estimates.sqlite") -> Centre:
+        store = CentreStore(self.folder / store_name)
         centre = Centre(
             store, self.seals, TOPICS, wait=self.wait, gate=self.gate, quorum=self.quorum, step=self.step
         )

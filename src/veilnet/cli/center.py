@@ -73,6 +73,7 @@ def command(
     ),
     name: str = option("--name", "The network's name in Home Assistant; the root if left out.", default=""),
     influx: bool = option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf."),
+    sums: bool = option("--sums", "Publish the sums of its agents too, for 'veilnet live merge'."),
     backfill: list[str] | None = option(
         "--backfill",
         "Publish the estimates of these epochs (or times, 2026-11-18T09:00) once more, as history, and end.",
@@ -105,8 +106,10 @@ def command(
     from veilnet.live.centre import USUAL_GATE
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
+    from veilnet.live.fusions import fusion_of
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
+    from veilnet.live.merging import check_summable
     from veilnet.live.neighbours import Neighbours
     from veilnet.live.topics import Topics
 
@@ -118,6 +121,8 @@ def command(
         raise InvalidRequest("--no-gate: nothing is tested then; leave --gate and --keep out")
     if keep or gate is not None:
         _refuse_untestable(content, center, "--keep" if gate is None else "--gate")
+    if sums:
+        check_summable(fusion_of(content, center))
     credentials = Credentials(cert)
     neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx, name)
     options = {
@@ -126,7 +131,7 @@ def command(
     }  # fmt: skip
     show = "" if quiet else "json" if json else "lines"
     with CentreStore(out) as store:
-        service = _Service(file, store, topics, options, credentials, neighbours, show, keep_days)
+        service = _Service(file, store, topics, options, credentials, neighbours, show, keep_days, sums=sums)
         service.take_up(content, signed)
         return service.serve(address, backfill, metrics, take_over=take_over)
 
@@ -160,6 +165,8 @@ class _Service:
         neighbours: Neighbours,
         show: str,
         keep_days: int | None,
+        *,
+        sums: bool,
     ) -> None:
         from veilnet.live.plan_watch import PlanWatch
 
@@ -169,7 +176,7 @@ class _Service:
         self._begin()
         self._watch = PlanWatch(file, self._roll_over, _say)
         self._looked = self._forgot = 0.0
-        self._keep_days = keep_days
+        self._keep_days, self._sums = keep_days, sums
         self._receiver: Receiver | None = None
         self._connection: Connection | None = None  # this one's, or that of a standby
         self._taken_up = b""
@@ -249,12 +256,18 @@ class _Service:
 
     def _publish(self, receiver: Receiver, made: Iterable[Estimated]) -> int:
         """Publish estimates that were made before; how many there are."""
-        from veilnet.live.showing import as_table
-
-        tables = [as_table(each, self._centre.epochs, delayed=True) for each in made]
+        tables = [self._table(each, delayed=True) for each in made]
         for each in tables:
             receiver.estimates.add(each)
         return len(tables)
+
+    def _table(self, made: Estimated, *, delayed: bool = False) -> dict[str, Any]:
+        """An estimate as it is published."""
+        from veilnet.live.showing import as_table
+
+        centre = self._centre
+        table = as_table(made, centre.epochs, delayed=delayed)
+        return table | {"sum": centre.sum_of(made).as_words(centre.fusion)} if self._sums else table
 
     def take_up(self, content: bytes, signed: Statement | None) -> bool:
         """Whether this plan was not the one that counts already; its agents' seals are read."""
@@ -280,13 +293,16 @@ class _Service:
 
     def shown(self, made: Estimated) -> dict[str, Any]:
         """An estimate as it is published, printed where that is wanted."""
-        from veilnet.live.showing import as_line, as_table
+        from veilnet.live.showing import as_line
 
-        epochs = self._centre.epochs
-        table = as_table(made, epochs)
+        table = self._table(made)
         if self._show:
             as_json = self._show == "json"
-            line = json_module.dumps(table, ensure_ascii=False) if as_json else as_line(made, epochs)
+            line = (
+                json_module.dumps(table, ensure_ascii=False)
+                if as_json
+                else as_line(made, self._centre.epochs)
+            )
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
         return table

@@ -6,16 +6,20 @@ import itertools
 import json as json_module
 import math
 import os
+import queue
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.words import counted
 from veilnet.cli import _live_demo
 from veilnet.cli._command_line import BROKER, JSON, PORT, ROOT, argument, option
 from veilnet.cli._lines import speaker, stop_signal
-from veilnet.cli._shared import amounts, print_json, show, tell, tell_address
+from veilnet.cli._shared import amounts, microseconds, print_json, show, tell, tell_address
 
 
 def _budget(
@@ -192,6 +196,87 @@ def _read(
     return 1 if reader.refused else 0
 
 
+def _split(
+    plan: Path = argument("The folder of a saved plan."),
+    parts: int = option("--parts", "How many centres share its agents.", at_least=2, required=True),
+) -> None:
+    """Write a centre's file for each part of the agents, center-1.json, center-2.json, ..., beside center.json.
+
+    Each is run as a network of its own: 'live keys' of that file, a broker, a root, and center --sums. What they
+    publish 'live merge' makes into the estimates of all. A new plan in the folder takes the files away; split it
+    again, and sign it after that.
+    """
+    from veilnet.centre.fusion import Fusion
+    from veilnet.centre.partial_sums import part_of
+    from veilnet.io._atomic import write_bytes
+    from veilnet.io._sealed import seal
+    from veilnet.io.centre_files import centre_document, load_centre
+    from veilnet.io.plan_files import CENTRE
+    from veilnet.live.merging import check_summable
+
+    whole = load_centre(plan / CENTRE)
+    check_summable(Fusion(whole))
+    names = [agent for agent, size in Fusion(whole).sent.items() if size]
+    if parts > len(names):
+        raise InvalidRequest(f"--parts: expected 2 to {len(names)}, the agents that send, found {parts}")
+    for part in range(parts):
+        path = (plan / CENTRE).with_stem(f"center-{part + 1}")
+        if path.exists():
+            load_centre(path)  # an agent's file is not written over
+        mine = names[part * len(names) // parts : (part + 1) * len(names) // parts]
+        write_bytes(path, seal(centre_document(part_of(whole, mine))))
+        tell(f"{path}: {counted(len(mine), 'agent')}, {mine[0]} to {mine[-1]}")
+
+
+def _merge(
+    center: Path = argument("The file of the whole plan, plan/center.json."),
+    part: list[str] = option(
+        "--part",
+        "A centre with --sums: a reader's folder of its keys, its broker and its root (repeat).",
+        metavar="FOLDER=mqtts://broker:8883/root",
+        required=True,
+    ),
+    wait: str = option("--wait", "How long an epoch waits for parts after the first one's.", default="30s"),
+    step: str | None = option("--step", "How long an epoch is, where the plan does not say so."),
+) -> int:
+    """Print the estimates of all agents as JSON lines, from the sums that the centres of their parts publish.
+
+    They are those of one centre for all, but for rounding. An epoch is merged when all parts have told it, or --wait
+    after the first; what comes later gives its next revision. Nothing is kept on the disk: after a restart, what
+    parts still have is published once more by their center --backfill.
+    """
+    from veilnet.centre.fusion import Fusion
+    from veilnet.live.epochs import epochs_of
+    from veilnet.live.merging import Merger, read_part
+    from veilnet.live.reading import Reader
+
+    fusion = Fusion.load(center)
+    places = dict(map(read_part, part))
+    merger = Merger(
+        fusion, list(places), microseconds(wait, "--wait") / 1e6, epochs_of(step, fusion.model.step)
+    )
+    say, ended = speaker("live merge"), stop_signal()
+    coming: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+    readers = [
+        Reader(
+            topics, credentials, address, say=say, history=None,
+            estimated=lambda table, name=name: coming.put((name, table)),
+        ).start()
+        for name, (credentials, address, topics) in places.items()
+    ]  # fmt: skip
+    try:
+        while not ended.is_set():
+            with suppress(queue.Empty):
+                merger.tell(*coming.get(timeout=0.1), time.monotonic())
+            for table in merger.due(time.monotonic()):
+                sys.stdout.write(json_module.dumps(table, ensure_ascii=False) + "\n")
+                sys.stdout.flush()
+    finally:
+        for reader in readers:
+            reader.stop()
+    return 1 if any(reader.refused for reader in readers) else 0
+
+
 def _backup(
     store: Path = argument("The centre's --out, while it runs or not."),
     copy: Path = argument("A new file for the copy."),
@@ -242,8 +327,6 @@ def _status(
 
 
 def _show_agent(agent: str, ledger: Any) -> None:
-    from veilnet._core.words import counted
-
     left = "no budget" if ledger.left is None else f"{ledger.left} more within its budget"
     tell(
         f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {counted(ledger.missed, 'epoch')} missed, "
@@ -259,5 +342,7 @@ commands: dict[str, Callable[..., object]] = {
     "status": _status,
     "page": _page,
     "read": _read,
+    "split": _split,
+    "merge": _merge,
     "backup": _backup,
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
+from veilnet.centre.partial_sums import PartialSum
 from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
@@ -369,6 +370,12 @@ class Centre:
             or (self._is_current(each.epoch, clock) and said < (each.epoch, each.revision))
         ]
         return [replace(each, newest=each.epoch == self._newest) for each in later]
+
+    def sum_of(self, made: Estimated) -> PartialSum:
+        """What an estimate of rows was made of, added up, for somebody who merges several centres'."""
+        estimator = self._plans[made.plan[:SHORT]].estimator
+        assert isinstance(estimator, RowEstimator)
+        return estimator.sum_of(made.epoch, made.estimate)
 
     @property
     def quiet(self) -> float | None:

@@ -22,6 +22,7 @@ from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Gate
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages, can_mix, mixed, same_messages
+from veilnet.centre.partial_sums import PartialSum, partial_sum
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
@@ -160,6 +161,14 @@ class RowEstimator:
             judged = isinstance(fusion.gate, Gate) and fusion.gate.judges_alone(*used)
             return estimate if judged else None
         return estimate
+
+    def sum_of(self, epoch: int, estimate: LiveEstimate) -> PartialSum:
+        """The sum over the messages that an estimate was made of."""
+        reports = self._store.reports(self._fusions, epoch)
+        fusion = self._fusion_of(reports, {plan for plan, _ in reports.values()})
+        unused = {*estimate.missing, *(() if fusion.keep else estimate.contradicting)}
+        sent = {agent: values for agent, (_, values) in reports.items() if agent not in unused}
+        return partial_sum(fusion, {agent: values for agent, values in sent.items() if values is not None})
 
     def _complete(self, reports: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
         """Whether all have reported who send by the newest plan that anybody went by."""

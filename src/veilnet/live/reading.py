@@ -24,7 +24,7 @@ class Reader:
     topics:      of the network; ``credentials`` (of a reader) and ``address`` lead to its broker.
     say:         called with what the reader's owner should know.
     estimated:   called with every estimate that the centre signed.
-    history:     listen to what is not the newest, and not to what is.
+    history:     listen to what is not the newest, and not to what is; None for both.
 
     ``refused`` counts what the broker handed on and the centre did not sign.
     """
@@ -37,10 +37,11 @@ class Reader:
         *,
         say: Callable[[str], None],
         estimated: Callable[[dict[str, Any]], None],
-        history: bool = False,
+        history: bool | None = False,
     ) -> None:
-        self._topic = topics.history if history else topics.estimates
-        self._history, self._address, self._say, self._estimated = history, address, say, estimated
+        heard = {topics.estimates: True, topics.history: False}  # whether the newest is there
+        self._heard = {topic: newest for topic, newest in heard.items() if newest is not history}
+        self._address, self._say, self._estimated = address, say, estimated
         self._opening = EstimateReader(credentials, topics)
         self.refused = 0
         self._client = make_client(
@@ -63,7 +64,7 @@ class Reader:
         if reason.is_failure:
             self._say(f"the broker refuses this reader: {reason}")
         else:
-            client.subscribe(self._topic, qos=0)
+            client.subscribe([(topic, 1) for topic in self._heard])
 
     def _on_message(self, _client: Any, _data: Any, arrived: Any) -> None:
         try:
@@ -74,7 +75,7 @@ class Reader:
             self.refused += 1
             self._say(f"left out what the broker handed on: {_WHY[str(error)]}")
             return
-        if table["newest"] is self._history:
+        if table["newest"] is not self._heard.get(arrived.topic):
             self.refused += 1
             self._say("left out what the broker handed on: the centre signed it for another topic")
             return
