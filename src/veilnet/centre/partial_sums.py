@@ -109,7 +109,7 @@ def adding_model(fusion: Fusion) -> tuple[CentreModel, dict[str, int]]:
     return model, {agent: place for place, agent in enumerate(model.agents)}
 
 
-def part_of(model: CentreModel, agents: Sequence[str]) -> CentreModel:
+def messages_of_part(model: CentreModel, agents: Sequence[str]) -> CentreModel:
     """The messages of some agents alone, as a centre that hears no others has to know them."""
     places = [model.agents.index(agent) for agent in agents]
     rows = np.concatenate([np.r_[model.blocks.rows(place)] for place in places])

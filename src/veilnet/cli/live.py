@@ -207,7 +207,7 @@ def _split(
     again, and sign it after that.
     """
     from veilnet.centre.fusion import Fusion
-    from veilnet.centre.partial_sums import part_of
+    from veilnet.centre.partial_sums import messages_of_part
     from veilnet.io._atomic import write_bytes
     from veilnet.io._sealed import seal
     from veilnet.io.centre_files import centre_document, load_centre
@@ -224,7 +224,7 @@ def _split(
         if path.exists():
             load_centre(path)  # an agent's file is not written over
         mine = names[part * len(names) // parts : (part + 1) * len(names) // parts]
-        write_bytes(path, seal(centre_document(part_of(whole, mine))))
+        write_bytes(path, seal(centre_document(messages_of_part(whole, mine))))
         tell(f"{path}: {counted(len(mine), 'agent')}, {mine[0]} to {mine[-1]}")
 
 
@@ -241,9 +241,9 @@ def _merge(
 ) -> int:
     """Print the estimates of all agents as JSON lines, from the sums that the centres of their parts publish.
 
-    They are those of one centre for all, but for rounding. An epoch is merged when all parts have told it, or --wait
-    after the first; what comes later gives its next revision. Nothing is kept on the disk: after a restart, what
-    parts still have is published once more by their center --backfill.
+    They are those of one centre for all, but for rounding. An epoch is merged when all parts have published it, or
+    --wait after the first; what comes later gives its next revision. Nothing is kept on the disk: after a restart,
+    what parts still have is published once more by their center --backfill.
     """
     from veilnet.centre.fusion import Fusion
     from veilnet.live.epochs import epochs_of

@@ -1,7 +1,7 @@
 """One network over several centres: each hears a part of the agents and says their sums, and one merges.
 
 A centre of a part (``center --sums``) publishes with every estimate what :mod:`veilnet.centre.partial_sums` keeps of
-its agents' messages. Whoever reads all parts has the estimates that one centre would make, but for rounding.
+its agents' messages. Who reads all parts has the estimates that one centre would make, but for rounding.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Merger:
     def __init__(self, fusion: Fusion, parts: Collection[str], wait: float, epochs: Epochs) -> None:
         check_summable(fusion)
         self._fusion, self._parts, self._wait, self._epochs = fusion, tuple(parts), wait, epochs
-        self._told: dict[int, dict[str, dict[str, Any]]] = {}  # epoch -> part -> the table it published last
+        self._said: dict[int, dict[str, dict[str, Any]]] = {}  # epoch -> part -> the table it published last
         self._waiting: dict[int, float] = {}  # epoch -> its deadline
         self._revisions: dict[int, int] = {}  # of those that were merged
         self._newest = 0
@@ -73,28 +73,28 @@ class Merger:
             raise InvalidRequest(f"{part}: expected estimates with sums; start that centre with --sums")
         table = table | {"sum": PartialSum.of_words(table["sum"], self._fusion)}
         epoch = table["epoch"]
-        told = self._told.setdefault(epoch, {})
-        if part in told and told[part]["revision"] >= table["revision"]:
+        said = self._said.setdefault(epoch, {})
+        if part in said and said[part]["revision"] >= table["revision"]:
             return
-        told[part] = table
+        said[part] = table
         self._waiting.setdefault(epoch, now + self._wait)
-        while len(self._told) > _MOST:
-            oldest = min(self._told)
-            for each in (self._told, self._waiting, self._revisions):
+        while len(self._said) > _MOST:
+            oldest = min(self._said)
+            for each in (self._said, self._waiting, self._revisions):
                 each.pop(oldest, None)  # type: ignore[attr-defined]
 
     def due(self, now: float) -> Iterator[dict[str, Any]]:
-        """The estimates of epochs that all parts told, or whose deadline has passed."""
+        """The estimates of epochs that all parts said, or whose deadline has passed."""
         for epoch in sorted(self._waiting):
-            told = self._told[epoch]
-            if len(told) < len(self._parts) and now < self._waiting[epoch]:
+            said = self._said[epoch]
+            if len(said) < len(self._parts) and now < self._waiting[epoch]:
                 continue
             del self._waiting[epoch]
-            yield self._merged(epoch, told)
+            yield self._merged(epoch, said)
 
-    def _merged(self, epoch: int, told: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        total = reduce(add, (each["sum"] for each in told.values()), partial_sum(self._fusion, {}))
-        unused = {what: sorted(chain(*(each[what] for each in told.values()))) for what in _UNUSED}
+    def _merged(self, epoch: int, said: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        total = reduce(add, (each["sum"] for each in said.values()), partial_sum(self._fusion, {}))
+        unused = {what: sorted(chain(*(each[what] for each in said.values()))) for what in _UNUSED}
         senders = sum(size > 0 for size in self._fusion.sent.values())
         if total.agents + len(set(chain(*unused.values()))) > senders:
             raise InvalidRequest(
@@ -110,5 +110,5 @@ class Merger:
         estimate = restored(self._fusion, public, covariance, *(unused[what] for what in _UNUSED))
         plan = self._fusion.model.plan
         made = Estimated(epoch, plan, revision, estimate, newest=epoch == self._newest)
-        absent = [part for part in self._parts if part not in told]
+        absent = [part for part in self._parts if part not in said]
         return as_table(made, self._epochs) | {"agents": total.agents, "parts_missing": absent}

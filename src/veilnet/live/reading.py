@@ -48,6 +48,7 @@ class Reader:
             credentials.identity(), credentials, stumbled=lambda error: say(nonsense(error))
         )
         self._client.on_connect = self._on_connect
+        self._client.on_subscribe = lambda *_: say("connected to the broker")
         self._client.on_connect_fail = lambda *_: say("no connection to the broker; trying again")
         self._client.on_message = self._on_message
 

@@ -20,7 +20,7 @@ import veilnet as vn
 from helpers.brokers import PATIENCE, eventually, require_mosquitto
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
 from helpers.said import says
-from veilnet.centre.partial_sums import PartialSum, part_of, partial_sum
+from veilnet.centre.partial_sums import PartialSum, messages_of_part, partial_sum
 from veilnet.cli import run
 from veilnet.cli._mosquitto import Broker
 from veilnet.io._sealed import seal
@@ -51,7 +51,7 @@ class Split:
         for number, agents in enumerate(PARTS):
             path = folder / f"center-{number}.json"
             model = vn.Fusion.load(folder / "plan/center.json").model
-            path.write_bytes(seal(centre_document(part_of(model, agents))))
+            path.write_bytes(seal(centre_document(messages_of_part(model, agents))))
             self.wired.document = path.read_bytes()
             self.centres.append(self.wired._new_centre(f"part-{number}.sqlite"))
 
@@ -232,10 +232,13 @@ def test_two_centres_and_a_merger_by_the_command_line(tmp_path: Path) -> None:
                 given = ("--cert", keys.agent(agent).folder, "--in", own, "--begin")
                 agents.append((f"plan/{agent}.json", *common, *given))
         try:
-            with (tmp_path / "merged.jsonl").open("w") as merged:
-                start("live", "merge", tmp_path / "plan/center.json", *places, "--wait", "1h", stdout=merged)
-            for words in agents:
-                start("agent", tmp_path / words[0], *words[1:])
+            words = tmp_path / "words.txt"
+            with (tmp_path / "merged.jsonl").open("w") as merged, words.open("w") as beside:
+                arguments = ("live", "merge", tmp_path / "plan/center.json", *places, "--wait", "1h")
+                start(*arguments, stdout=merged, stderr=beside)
+            assert eventually(lambda: words.read_text().count("connected") == 2)  # history is not retained
+            for file, *given in agents:
+                start("agent", tmp_path / file, *given)
 
             def tables() -> dict[int, dict[str, Any]]:
                 lines = (tmp_path / "merged.jsonl").read_text().splitlines()
