@@ -66,9 +66,7 @@ class Split:
         ]
         centre = self.centres[part]
         made = [*centre.take(arrived, now).estimates, *centre.take([], now + 2.0).estimates]
-        tables = [
-            as_table(each, Epochs()) | {"sum": centre.sum_of(each).as_words(centre.fusion)} for each in made
-        ]
+        tables = [as_table(each, Epochs()) | {"sum": centre.sum_of(each)} for each in made]
         return json.loads(json.dumps(tables))
 
     def expected(self, epoch: int, *missing: str) -> Any:
@@ -170,7 +168,7 @@ def test_agents_that_do_not_determine_x_give_nothing_rather_than_something() -> 
     merger = Merger(fusion, ["one", "two"], 1.0, Epochs())
     for part, agent in (("one", "a"), ("two", "b")):
         total = partial_sum(fusion, {agent: sent[agent]})
-        words = json.loads(json.dumps(total.as_words(fusion)))
+        words = json.loads(json.dumps(total.as_words(fusion.model.basis)))
         again = PartialSum.of_words(words, fusion)
         assert np.array_equal(again.information, total.information)
         assert np.array_equal(again.vector, total.vector)

@@ -38,11 +38,11 @@ class PartialSum:
             self.information + other.information, self.vector + other.vector, self.agents + other.agents
         )
 
-    def as_words(self, fusion: Fusion) -> dict[str, Any]:
-        """The sum as JSON can say it, to the last bit; the basis tells other networks apart."""
+    def as_words(self, basis: str) -> dict[str, Any]:
+        """The sum as JSON can say it, to the last bit; the model's basis tells other networks apart."""
         numbers = np.concatenate([self.information[np.tril_indices(len(self.vector))], self.vector])
         encoded = b64encode(numbers.astype("<f8").tobytes()).decode()
-        return {"agents": self.agents, "basis": fusion.model.basis, "numbers": encoded}
+        return {"agents": self.agents, "basis": basis, "numbers": encoded}
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any], fusion: Fusion) -> PartialSum:

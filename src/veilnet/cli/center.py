@@ -267,7 +267,7 @@ class _Service:
 
         centre = self._centre
         table = as_table(made, centre.epochs, delayed=delayed)
-        return table | {"sum": centre.sum_of(made).as_words(centre.fusion)} if self._sums else table
+        return table | {"sum": centre.sum_of(made)} if self._sums else table
 
     def take_up(self, content: bytes, signed: Statement | None) -> bool:
         """Whether this plan was not the one that counts already; its agents' seals are read."""

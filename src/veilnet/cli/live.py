@@ -214,9 +214,9 @@ def _split(
     from veilnet.io.plan_files import CENTRE
     from veilnet.live.merging import check_summable
 
-    whole = load_centre(plan / CENTRE)
-    check_summable(Fusion(whole))
-    names = [agent for agent, size in Fusion(whole).sent.items() if size]
+    fusion = Fusion.load(plan / CENTRE)
+    check_summable(fusion)
+    names = [agent for agent, size in fusion.sent.items() if size]
     if parts > len(names):
         raise InvalidRequest(f"--parts: expected 2 to {len(names)}, the agents that send, found {parts}")
     for part in range(parts):
@@ -224,7 +224,7 @@ def _split(
         if path.exists():
             load_centre(path)  # an agent's file is not written over
         mine = names[part * len(names) // parts : (part + 1) * len(names) // parts]
-        write_bytes(path, seal(centre_document(messages_of_part(whole, mine))))
+        write_bytes(path, seal(centre_document(messages_of_part(fusion.model, mine))))
         tell(f"{path}: {counted(len(mine), 'agent')}, {mine[0]} to {mine[-1]}")
 
 
@@ -257,13 +257,15 @@ def _merge(
     )
     say, ended = speaker("live merge"), stop_signal()
     coming: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
-    readers = [
-        Reader(
+
+    def reader(name: str) -> Reader:
+        credentials, address, topics = places[name]
+        return Reader(
             topics, credentials, address, say=say, history=None,
-            estimated=lambda table, name=name: coming.put((name, table)),
-        ).start()
-        for name, (credentials, address, topics) in places.items()
-    ]  # fmt: skip
+            estimated=lambda table: coming.put((name, table)),
+        ).start()  # fmt: skip
+
+    readers = [reader(name) for name in places]
     try:
         while not ended.is_set():
             with suppress(queue.Empty):
@@ -272,9 +274,9 @@ def _merge(
                 sys.stdout.write(json_module.dumps(table, ensure_ascii=False) + "\n")
                 sys.stdout.flush()
     finally:
-        for reader in readers:
-            reader.stop()
-    return 1 if any(reader.refused for reader in readers) else 0
+        for each in readers:
+            each.stop()
+    return 1 if any(each.refused for each in readers) else 0
 
 
 def _backup(

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from veilnet._core.durations import duration_in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
-from veilnet.centre.partial_sums import PartialSum
 from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
@@ -371,7 +371,7 @@ class Centre:
         ]
         return [replace(each, newest=each.epoch == self._newest) for each in later]
 
-    def sum_of(self, made: Estimated) -> PartialSum:
+    def sum_of(self, made: Estimated) -> dict[str, Any]:
         """What an estimate of rows was made of, added up, for somebody who merges several centres'."""
         estimator = self._plans[made.plan[:SHORT]].estimator
         assert isinstance(estimator, RowEstimator)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import LONGEST_GAP
@@ -22,7 +23,7 @@ from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Gate
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages, can_mix, mixed, same_messages
-from veilnet.centre.partial_sums import PartialSum, partial_sum
+from veilnet.centre.partial_sums import partial_sum
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
@@ -162,13 +163,15 @@ class RowEstimator:
             return estimate if judged else None
         return estimate
 
-    def sum_of(self, epoch: int, estimate: LiveEstimate) -> PartialSum:
-        """The sum over the messages that an estimate was made of."""
+    def sum_of(self, epoch: int, estimate: LiveEstimate) -> dict[str, Any]:
+        """The sum over the messages that an estimate was made of, in words."""
         reports = self._store.reports(self._fusions, epoch)
         fusion = self._fusion_of(reports, {plan for plan, _ in reports.values()})
+        assert isinstance(fusion, Fusion)
         unused = {*estimate.missing, *(() if fusion.keep else estimate.contradicting)}
         sent = {agent: values for agent, (_, values) in reports.items() if agent not in unused}
-        return partial_sum(fusion, {agent: values for agent, values in sent.items() if values is not None})
+        total = partial_sum(fusion, {agent: values for agent, values in sent.items() if values is not None})
+        return total.as_words(fusion.model.basis)
 
     def _complete(self, reports: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
         """Whether all have reported who send by the newest plan that anybody went by."""

@@ -21,7 +21,7 @@ from veilnet.centre.partial_sums import PartialSum, adding_model, estimate_from,
 from veilnet.live.centre import Estimated
 from veilnet.live.connecting import Address, read_address
 from veilnet.live.epochs import Epochs
-from veilnet.live.fusions import restored
+from veilnet.live.fusions import AnyFusion, SymbolFusion, restored
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import MOST_BYTES
 from veilnet.live.showing import as_table
@@ -44,8 +44,10 @@ def read_part(text: str) -> tuple[str, Place]:
     return f"{host}/{topics.root}", (Credentials(Path(folder)), read_address(f"mqtts://{host}"), topics)
 
 
-def check_summable(fusion: Fusion) -> None:
+def check_summable(fusion: AnyFusion) -> None:
     """InvalidRequest where the sums of a plan's messages cannot be published."""
+    if isinstance(fusion, SymbolFusion):
+        raise InvalidRequest("--sums: symbols are not added up; leave it out")
     length = adding_model(fusion)[0].observe.shape[1]
     if 11 * length * (length + 3) // 2 + _BESIDE > MOST_BYTES:  # in base64, a number takes 11 bytes
         raise InvalidRequest(
@@ -80,8 +82,9 @@ class Merger:
         self._waiting.setdefault(epoch, now + self._wait)
         while len(self._said) > _MOST:
             oldest = min(self._said)
-            for each in (self._said, self._waiting, self._revisions):
-                each.pop(oldest, None)  # type: ignore[attr-defined]
+            del self._said[oldest]
+            self._waiting.pop(oldest, None)
+            self._revisions.pop(oldest, None)
 
     def due(self, now: float) -> Iterator[dict[str, Any]]:
         """The estimates of epochs that all parts said, or whose deadline has passed."""
