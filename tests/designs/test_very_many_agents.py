@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.stacked_networks import stacked_network
 from veilnet._core.progress import Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
@@ -106,6 +107,22 @@ def test_prices_find_what_the_search_for_every_agent_finds(seed: int, prior: boo
     bought = by_prices.within(found.loss)
     assert bought.loss <= found.loss
     assert np.min(bought.privacy / weights) >= level / 1.01
+
+
+def test_prices_are_known_to_the_search_of_a_crowd() -> None:
+    """160 agents of three sizes, twice what is free: all ten starts without prices agree on 1.7 times the loss."""
+    rng = np.random.default_rng(1)
+    model = stacked_network(
+        1, [(60, 1), (60, 2), (40, 3)], private={"g": rng.standard_normal((2, 6))}, prior=vn.Prior(np.eye(6))
+    )
+    form = standard_form(model)
+    alone = JointCurve(form, np.ones(1), SearchOptions())
+    level = 2 * alone.ceiling
+    plan = vn.design(model, privacy=level)
+    assert plan.privacy["g"] >= level
+    assert -plan.utility < 0.7 * alone.at(level).loss
+    bought = vn.design(model, utility_loss=-plan.utility * 1.001)
+    assert bought.privacy["g"] >= level
 
 
 @pytest.mark.usefixtures("many")

@@ -44,6 +44,9 @@ NO_PROTECTION = 1e-9
 """Less is not protection, but rounding."""
 AT_LIMIT = 1e-6
 """A floor so near its limit, relative, is the limit."""
+_CROWD = (
+    60  # agents; prices saved up to 43 % of the loss of 160, 12 % of 96, 0.1 % of 48 and nothing of fewer
+)
 
 
 def keeping_what_is_free(verdict: Verdict, asked: Asked) -> Asked:
@@ -73,9 +76,17 @@ def in_order(floors: Mapping[str, float], names: Iterable[str]) -> Array:
 def curve_through(
     form: StandardForm, weights: Array, options: SearchOptions, floors: Array | None = None
 ) -> Curve:
-    """The curve of a network: exact where one agent sends all, by prices where its agents are very many."""
-    kind = SumCurve if has_program(form) else ManyCurve if are_many(form) else JointCurve
-    return kind(form, weights, options, floors=floors)
+    """The curve of a network: exact where one agent sends all, by prices where its agents are very many.
+
+    Where they are a crowd, the search knows answers to prices: ten starts that agree may all lose twice as much.
+    """
+    if has_program(form):
+        return SumCurve(form, weights, options, floors=floors)
+    crowd = form.coupling is None and form.blocks.count >= _CROWD and options.starts != 1
+    by_prices = ManyCurve(form, weights, options, floors=floors) if crowd or are_many(form) else None
+    if by_prices is not None and are_many(form):
+        return by_prices
+    return JointCurve(form, weights, options, floors=floors, beside=by_prices)
 
 
 class FlooredCurve:

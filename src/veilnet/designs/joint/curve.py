@@ -24,7 +24,7 @@ import numpy as np
 from veilnet._core.progress import Progress, Stopped, Teller
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import both, hiding, hiding_directions, telling_nothing
-from veilnet.designs.joint.levels import Levels, Tried
+from veilnet.designs.joint.levels import Curve, Levels, Tried
 from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.race import JointResult
@@ -48,12 +48,20 @@ class JointCurve(Levels):
 
     ceiling, limit: the levels that are free and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
+    beside:         another curve of the same question, whose answers are known here too.
     """
 
     def __init__(
-        self, form: StandardForm, weights: Array, options: SearchOptions, *, floors: Array | None = None
+        self,
+        form: StandardForm,
+        weights: Array,
+        options: SearchOptions,
+        *,
+        floors: Array | None = None,
+        beside: Curve | None = None,
     ) -> None:
         super().__init__(weights, floors)
+        self._beside = beside
         self.form = form
         self.objective = JointObjective(form)
         self.stopped = False
@@ -71,7 +79,8 @@ class JointCurve(Levels):
         targets = self.targets(level)
         eased = np.minimum(targets, SETTINGS.far)
         near = min(level, SETTINGS.far)
-        found = self._least_loss(near, self._raced(near), self._step_above(near), eased)
+        beside = [] if self._beside is None or self.stopped else [self._beside.at(near)]
+        found = self._least_loss(near, [*self._raced(near), *beside], self._step_above(near), eased)
         if np.array_equal(eased, targets):
             return found
         # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
@@ -102,6 +111,7 @@ class JointCurve(Levels):
         allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
         shares = self.objective(self.objective.shares())
         affordable = [self._as_result(plan) for plan in (shares, *self._bounds) if plan.loss <= allowed]
+        affordable += [] if self._beside is None else [self._beside.within(budget)]
         known = [one for one in affordable if self.keeps_floors(one.privacy)]
         highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
         if not any(self.reached(one.privacy) >= highest for one in known):
