@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from helpers.paper_networks import paper_network
+from helpers.networks import random_network
 from veilnet._core.types import Array
 from veilnet.designs.floors import FlooredCurve, floors_of, keeping_what_is_free
 from veilnet.designs.joint import search
@@ -185,9 +185,15 @@ def test_a_race_drops_the_worse_half_and_keeps_its_favourite() -> None:
         assert len(looks) == 5 + 3 + 2
 
 
+@pytest.mark.parametrize("sizes", [(8,) * 9, (1, 6, 5, 7)])
 @pytest.mark.parametrize(("columns", "fixed"), [(1, False), (2, False), (2, True)])
-def test_directions_settle_where_no_other_nearby_is_cheaper_to_hide(columns: int, fixed: bool) -> None:
-    form = standard_form(paper_network(3, 9, 2, prior=False))
+def test_directions_settle_where_no_other_nearby_is_cheaper_to_hide(
+    columns: int, fixed: bool, sizes: tuple[int, ...]
+) -> None:
+    """Before: beside an agent with one reading two directions could not be hidden, and targets in every direction of
+    a parameter of two rows were refused as beyond floating point.
+    """
+    form = standard_form(random_network(3, sizes=sizes, parameters=6, prior="none"))
     objective, rng = JointObjective(form), np.random.default_rng(5)
     span = np.linalg.svd(form.public)[2][len(form.public) :].T
     base = rng.standard_normal((len(span), columns)) if fixed else np.zeros((len(span), columns))

@@ -121,7 +121,7 @@ def settle(
         shown = _shown(objective, directions)
         at = objective([np.eye(left.shape[1]) - left @ left.transpose(0, 2, 1) for left, _ in shown])
         value, by_loss, by_privacy = problem.merit(at)
-        slope = np.zeros((len(span), shown[0][0].shape[2]))
+        slope = np.zeros((len(span), shown[0][1].shape[2]))
         gradients = objective.gradient(at, by_loss, by_privacy)
         for observe, (left, inverse), gradient in zip(
             objective.observe_groups, shown, gradients, strict=True
