@@ -221,6 +221,17 @@ def test_a_budget_stops_the_agent_when_used_up(tmp_path: Path) -> None:
     running.store.close()
 
 
+def test_what_a_killed_run_reserved_is_given_back_with_its_budget(tmp_path: Path) -> None:
+    begin_agent_store(tmp_path / "kitchen.sqlite", AGENT, budget=3)
+    with closing(AgentStore(tmp_path / "kitchen.sqlite", AGENT)) as store:
+        store.reserve(PLAN, [1, 2])
+    with closing(AgentStore(tmp_path / "kitchen.sqlite", AGENT)) as store:
+        assert (store.left, store.last_epoch) == (1, 2)
+        store.give_back()
+        assert (store.left, store.last_epoch) == (3, 0)
+        assert [each.sequence for each in store.reserve(PLAN, [1, 2, 3])] == [1, 2, 3]
+
+
 def test_a_store_that_is_missing_foreign_damaged_or_in_use_sends_nothing(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="--begin"):
         AgentStore(tmp_path / "elsewhere.sqlite", AGENT)
