@@ -16,6 +16,7 @@ import pytest
 
 import veilnet as vn
 from helpers.memories import with_memory
+from helpers.said import says
 from veilnet import cli
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.reading_streams import ReadingReader
@@ -141,6 +142,15 @@ def test_a_live_agent_has_noted_what_it_sends_before_it_can_be_sent(agent: Path)
         assert feed(live, block, COUNTED, Epochs(), print, released_beside(agent, 2)) == 0
     with pytest.raises(vn.InvalidRequest, match="released before"):
         released_beside(agent, 2).refuse(readings(0))
+
+
+def test_nothing_is_sent_where_what_was_released_is_in_a_newer_file(agent: Path) -> None:
+    """It is not to be moved away: what stands in it would be sent again."""
+    kept = agent.with_suffix(".released")
+    kept.write_text("veilnet-released/2\n")
+    with pytest.raises(vn.InvalidRequest) as refused:
+        released_beside(agent, 2)
+    says(refused.value, kept.name, "newer veilnet", "upgrade")
 
 
 def test_nor_by_the_next_plan(agent: Path, sanitize: Run) -> None:

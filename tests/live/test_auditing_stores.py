@@ -201,6 +201,23 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     says(capsys.readouterr().err, "expected an agent's store", "found")
 
 
+@pytest.mark.parametrize("verb", [["live", "status"], ["audit", "--ledger"], ["live", "backup"]])
+def test_a_store_of_a_newer_veilnet_is_named(
+    wired: Wired, verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = copied(wired, "UPDATE kind SET kind = 'veilnet-agent/99'")
+    wired.plan.save(wired.folder / "plan")
+    options = {
+        "status": [str(newer)],
+        "backup": [str(newer), str(wired.folder / "backup.sqlite")],
+        "--ledger": [str(newer), "--only", "ledger", str(wired.folder / "plan")],
+    }[verb[1]]
+    assert run([*verb, *options]) == 2
+    facts = ("is not copied",) if verb[1] == "backup" else ("newer veilnet", "upgrade", "veilnet-agent/99")
+    says(capsys.readouterr().err, newer.name, *facts)
+    assert not (wired.folder / "backup.sqlite").exists()
+
+
 def test_in_python_and_for_streams_too(tmp_path: Path) -> None:
     stream = Wired(tmp_path, house_plan(stream=True))
     try:

@@ -13,6 +13,7 @@ import pytest
 
 import veilnet as vn
 from helpers.code_blocks import ROOT, table_under
+from helpers.said import says
 from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.io import _formats, network_schema, sanitizer_files
 from veilnet.io._kinds import Kind, Table
@@ -116,12 +117,27 @@ def test_a_version_rises_when_a_field_is_added() -> None:
     assert found == KNOWN
 
 
+FORMATS = sorted({*re.findall(r"^\| `(veilnet-[a-z-]+/\d+)` \|", PAGE, re.MULTILINE)})
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_next_version_asks_for_a_newer_veilnet_and_the_one_before_is_named(form: str) -> None:
+    name, version = form.split("/")
+    _formats.check_format(form, form)
+    later, before = f"{name}/{int(version) + 1}", f"{name}/{int(version) - 1}"
+    with pytest.raises(vn.VeilnetError) as newer:
+        _formats.check_format(later, form)
+    says(newer.value, "newer veilnet", "upgrade", later, form)
+    if int(version) > 1 and form != _formats.NETWORK:  # which is still read
+        with pytest.raises(vn.VeilnetError) as earlier:
+            _formats.check_format(before, form)
+        says(earlier.value, "earlier veilnet", before, form)
+
+
 def test_the_page_names_every_format_of_the_code() -> None:
     written = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = re.compile(r'^_?[A-Z_]+ = "(veilnet-[a-z-]+/\d+)"$', re.MULTILINE)
-    assert set(re.findall(r"^\| `(veilnet-[a-z-]+/\d+)` \|", PAGE, re.MULTILINE)) == {
-        form for text in written for form in named.findall(text)
-    }
+    assert set(FORMATS) == {form for text in written for form in named.findall(text)}
 
 
 def test_entries_of_a_ledger_are_chained_as_the_page_says() -> None:

@@ -288,11 +288,12 @@ def _backup(
     What the centre took in since comes again only if agents still have it: they forget what was acknowledged. An
     agent's store is never copied: brought back, it would draw noise for readings that were sent already.
     """
+    from veilnet.io._formats import base
     from veilnet.io.agent_ledger import KIND
     from veilnet.io.agent_store import NO_COPIES
     from veilnet.live.status import copy_store, kind_of
 
-    if kind_of(store) == KIND:
+    if base(kind_of(store)) == base(KIND):
         raise InvalidRequest(f"{store}: is an agent's store, and is not copied. {NO_COPIES}")
     copy_store(store, copy)
     tell(f"{copy} is what {store} was at one moment.")
@@ -309,12 +310,13 @@ def _status(
     to be acknowledged, and what is left of its budget.
     """
     from veilnet.cli._views import show_centre
+    from veilnet.io._formats import base
     from veilnet.io.agent_ledger import KIND
     from veilnet.live.status import agent_status, kind_of, read_status
 
     found: list[dict[str, Any]] = []
     for path in stores:
-        if kind_of(path) == KIND:
+        if base(kind_of(path)) == base(KIND):
             agent, ledger = agent_status(path)
             found.append({"store": path, "agent": agent, **vars(ledger)})
             if not json:

@@ -29,9 +29,11 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._chain import read_head
+from veilnet.io._formats import check_format
 from veilnet.io._sqlite import connect
 
 KIND = "veilnet-agent/4"
+STORE_IN_WORDS = "an agent's store (the --store of 'sanitize' or 'agent')"
 _MAGIC = b"SQLite format 3\0"
 _MOST_PROBLEMS = 5
 _ABOUT = (str, bytes, int | None, int, int, bytes)
@@ -73,7 +75,7 @@ def require_store(path: Path) -> None:
                 "found a ledger or a memory as an earlier veilnet kept it, which none continues. Keep it for the "
                 "record, name a store that is not there yet, and give it only readings after that file's last row"
             )
-    raise InvalidPlan(f"{path}: expected an agent's store (the --store of 'sanitize' or 'agent'), {found}")
+    raise InvalidPlan(f"{path}: expected {STORE_IN_WORDS}, {found}")
 
 
 def is_agent_store(path: Path) -> bool:
@@ -218,10 +220,10 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
     database.execute("BEGIN")  # one moment for all that follows
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
     kind = database.execute("SELECT kind FROM kind").fetchone() if "kind" in tables else None
-    if kind is None or kind[0] != KIND:
-        raise InvalidRequest(
-            f"{path}: expected an agent's store (the --store of 'veilnet sanitize' or 'agent'), found another file"
-        )
+    try:
+        check_format(None if kind is None else kind[0], KIND)
+    except InvalidPlan as error:
+        raise InvalidRequest(f"{path}: expected {STORE_IN_WORDS}; {error}") from None
     problems: list[str] = []
     whole = database.execute("PRAGMA integrity_check").fetchone()[0]
     if whole != "ok":

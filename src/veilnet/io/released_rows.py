@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.io._formats import check_format
 from veilnet.io._locking import lock
 from veilnet.io.streams import Block
 from veilnet.model.fitted import marks_of_run, runs_of
@@ -115,10 +116,12 @@ class ReleasedRows:
 
     def _read(self, content: bytes) -> set[str]:
         first, *lines = content.decode("ascii", "replace").splitlines() or [""]
-        if first != _FIRST:
+        try:
+            check_format(first, _FIRST)
+        except InvalidPlan as error:
             raise InvalidRequest(
-                f"{self._path}: expected what sanitize released, found something else; move it away"
-            )
+                f"{self._path}: expected what was released, and nothing is sent without it; {error}"
+            ) from None
         return set(lines)
 
     def _refuse(self, marks: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import agent_ledger
+from veilnet.io._formats import check_format
 from veilnet.io._sqlite import connect, copy_database
 from veilnet.live import centre_store
 from veilnet.live.epochs import farthest
@@ -158,7 +159,7 @@ def copy_store(path: Path, copy: Path) -> None:
 
 def agent_status(path: Path) -> tuple[str, agent_ledger.Ledger]:
     """(agent, ledger) in an agent's store, which is not changed."""
-    with _reading(path, agent_ledger.KIND, "an agent's store (the --store of 'veilnet agent')") as database:
+    with _reading(path, agent_ledger.KIND, agent_ledger.STORE_IN_WORDS) as database:
         (agent,) = database.execute("SELECT agent FROM about").fetchone()
         return agent, agent_ledger.read_ledger(database)
 
@@ -175,8 +176,10 @@ def kind_of(path: Path) -> str:
 
 
 def _reading(path: Path, kind: str, what: str) -> closing[sqlite3.Connection]:
-    if kind_of(path) != kind:
-        raise InvalidPlan(f"{path}: expected {what}, found another file")
+    try:
+        check_format(kind_of(path) or None, kind)
+    except InvalidPlan as error:
+        raise InvalidPlan(f"{path}: expected {what}; {error}") from None
     return closing(connect(path, read_only=True))
 
 
