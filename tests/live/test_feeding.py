@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from helpers.live_networks import Wired, fed, house_plan
 from veilnet._core.durations import RowStep
 from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet.cli import run
+from veilnet.cli._lines import Ending
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.row_keys import COUNTED, ROW, Clock, RowKey
 from veilnet.live.agent import Exhausted, LiveAgent
@@ -144,3 +148,18 @@ def test_a_missing_file_of_readings_is_told_before_anything_begins(
     assert run(["agent", str(file), *options]) == 2
     assert "--in" in capsys.readouterr().err
     assert not file.with_suffix(".sqlite").exists()
+
+
+def test_who_is_asked_twice_to_end_still_ends_what_is_being_done() -> None:
+    """Ctrl-C reaches an agent from the terminal, and again from the script that started it."""
+
+    def waiting() -> Iterator[Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        yield
+
+    with Ending() as ending:
+        assert list(ending.until(waiting())) == []
+        os.kill(os.getpid(), signal.SIGINT)  # while what was kept is sent
+        time.sleep(0.01)
+    assert ending.asked

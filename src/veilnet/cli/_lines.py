@@ -110,6 +110,7 @@ class Ending:
     def _ask(self, *_: object) -> None:
         self.asked = True
         if self._waits:
+            self._waits = False  # asked again, it does not end what is being done
             raise _EndedWaiting
 
     def until(self, blocks: Iterable[Block]) -> Iterator[Block]:
