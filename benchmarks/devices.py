@@ -3,8 +3,8 @@
     python benchmarks/devices.py                 100,000 rows of every agent of the house, as rows and as a stream
     python benchmarks/devices.py --rows 2000     fewer
 
-Rows are sent by sums of doubles, as veilnet's own agents send them, and by sums of whole numbers, which Python's
-integers check.
+Rows and streams are sent by sums of doubles, as veilnet's own agents send them, and by sums of whole numbers, which
+Python's integers check.
 
 Sizes need Debian's gcc-arm-none-eabi and libnewlib-arm-none-eabi, numbers made by a Cortex-M4 qemu-system-arm too:
 what is missing is left out, by name. "With arithmetic" is what the program has beyond an empty one, "own" the agent's
@@ -180,8 +180,8 @@ def main() -> int:
     machines = {**(TARGETS if shutil.which(ARM) else {}), "x86-64": ()}
     shown: list[str] = []
     with tempfile.TemporaryDirectory() as there:
-        for kind in ("rows", "fixed", "stream", "noisy rows", "noisy fixed"):
-            plan = house_plan(stream=kind == "stream")
+        for kind in ("rows", "fixed", "stream", "stream fixed", "noisy rows", "noisy fixed"):
+            plan = house_plan(stream=kind.startswith("stream"))
             _, readings = house_readings(plan, rows, seed=1)
             agents = plan.sanitizers
             if kind.startswith("noisy"):  # as an agent of the house is with noise: one is enough for its size

@@ -30,8 +30,8 @@ def audited(
 ) -> set[str]:
     """What failed in an audit of the kitchen's exported program."""
     plan = folder / "plan"
-    house_plan(stream=kind == "stream").save(plan)
-    arithmetic = "fixed" if kind == "fixed" else "double"
+    house_plan(stream="stream" in kind).save(plan)
+    arithmetic = "fixed" if "fixed" in kind else "double"
     export = ["export", str(plan / "kitchen.json"), "--c", str(folder / "c"), "--arithmetic", arithmetic]
     assert run(export) == 0
     code = FILTER.read_text(encoding="utf-8")
@@ -49,14 +49,14 @@ def audited(
     return failed
 
 
-@pytest.mark.parametrize("kind", ["rows", "stream", "fixed"])
+@pytest.mark.parametrize("kind", ["rows", "stream", "fixed", "stream fixed"])
 def test_the_audit_passes_an_exported_agent(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not audited(kind, tmp_path, capsys, None)
 
 
-@pytest.mark.parametrize("kind", ["rows", "stream", "fixed"])
+@pytest.mark.parametrize("kind", ["rows", "stream", "fixed", "stream fixed"])
 @pytest.mark.parametrize("what", FAULTS)
 def test_the_audit_finds_a_planted_fault(
     what: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,13 +11,15 @@ import pytest
 
 import veilnet as vn
 from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, symbol_agent
-from helpers.c_fixed import WholeNumbers, normal_of_floats, sums_of
-from helpers.live_networks import house_plan
+from helpers.c_fixed import WholeNumbers, normal_of_floats, remembered, sums_of, whole_readings
+from helpers.live_networks import house_plan, house_readings
 from helpers.said import says
 from veilnet._core.errors import InvalidPlan
 from veilnet.agent import grid
+from veilnet.agent.memory import Memory
 from veilnet.agent.randomness import normal_from_bits
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.stream import Stream
 from veilnet.export import export_c, rounding
 from veilnet.export.fixed import fixed_of
 
@@ -25,10 +27,16 @@ ROWS = 2000
 NO_DOUBLES = ("-Wdouble-promotion",)
 
 
-def noisy(agent: str, deviations: Any = (0, 0)) -> Sanitizer:
+def noisy(agent: str, deviations: Any = (0, 0), *, stream: bool = False) -> Sanitizer:
     """An agent of the house with noise of so many steps on its two numbers."""
-    planned = house_plan().sanitizers[agent]
+    planned = house_plan(stream=stream).sanitizers[agent]
     return planned.replace(noise=np.diag((np.array(deviations) * planned.grid) ** 2))
+
+
+def undrawn(agent: Sanitizer) -> Sanitizer:
+    """The same with a memory that begins at zero, and goes on without a missed reading."""
+    assert agent.memory is not None
+    return agent.replace(memory=Memory(agent.memory.transition, agent.memory.gain))
 
 
 def floats_of(agent: Sanitizer, rows: int, seed: int) -> Any:
@@ -38,6 +46,13 @@ def floats_of(agent: Sanitizer, rows: int, seed: int) -> Any:
     return (agent.offset + scale * random.standard_normal((rows, agent.readings))).astype(np.float32)
 
 
+def with_strange_ones(agent: Sanitizer) -> Any:
+    """The same with readings too large, too small and missing."""
+    rows = floats_of(agent, ROWS, 1)
+    rows[5], rows[6], rows[7, 0], rows[8, 1] = 3e38, 1e-42, np.nan, -np.inf
+    return rows
+
+
 @needs_compiler
 @pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
 @pytest.mark.parametrize("agent", ["kitchen", "hall"])
@@ -45,10 +60,9 @@ def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) ->
     """Oracle: Python's integers, which have no end. No operation is on doubles, and planted faults are found."""
     sanitizer = noisy(agent, deviations)
     program = compiled(sanitizer, tmp_path, flags=NO_DOUBLES, arithmetic="fixed")
-    rows, source = floats_of(sanitizer, ROWS, 1), WholeNumbers(2)
-    rows[5], rows[6], rows[7, 0], rows[8, 1] = 3e38, 1e-42, np.nan, -np.inf
+    rows, source = with_strange_ones(sanitizer), WholeNumbers(2)
     sent = np.isfinite(rows).all(axis=1)
-    expected = source.device(sanitizer, np.nan_to_num(rows))
+    expected = source.device(sanitizer, rows)
     tape = source.tape(~sent)
     status, steps = sent_by(program, rows, tape, 2, "<f4")
     assert np.flatnonzero(status).tolist() == [7, 8]
@@ -63,6 +77,44 @@ def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) ->
         (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
         build(tmp_path, "veilnet_agent.c")
         assert np.any(sent_by(program, rows, tape, 2, "<f4")[1][sent] != expected[sent]), right
+
+
+@needs_compiler
+@pytest.mark.parametrize("drawn", [True, False], ids=["memory drawn", "memory empty"])
+def test_a_memory_of_whole_numbers_is_exact(drawn: bool, tmp_path: Path) -> None:
+    """Oracle: Python's integers, row after row; also where a memory begins anew, and with planted faults."""
+    sanitizer = noisy("hall", (0, 300), stream=True)
+    sanitizer = sanitizer if drawn else undrawn(sanitizer)
+    program = compiled(sanitizer, tmp_path, flags=NO_DOUBLES, arithmetic="fixed")
+    rows, source = with_strange_ones(sanitizer), WholeNumbers(2)
+    sent = np.isfinite(rows).all(axis=1)
+    expected = source.device(sanitizer, rows)
+    tape = source.tape(~sent)
+    status, steps = sent_by(program, rows, tape, 2, "<f4")
+    assert np.flatnonzero(status).tolist() == [7, 8]
+    assert np.array_equal(steps[sent], expected[sent])
+    code = (tmp_path / "veilnet_agent.c").read_text(encoding="utf-8")
+    for right, wrong in (
+        ("sum >> VEILNET_REST", "(sum >> VEILNET_REST) / 1073741824 * 1073741824"),
+        ("veilnet_next[k]", "veilnet_next[0]"),
+    ):
+        assert right in code
+        (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
+        build(tmp_path, "veilnet_agent.c")
+        assert np.any(sent_by(program, rows, tape, 2, "<f4")[1][sent] != expected[sent]), right
+
+
+@pytest.mark.parametrize("drawn", [True, False], ids=["memory drawn", "memory empty"])
+def test_a_memory_of_whole_numbers_sends_what_one_of_doubles_does(drawn: bool) -> None:
+    """The same random bytes: but where the two are on either side of a boundary, and then a step apart."""
+    agent = noisy("kitchen", (0.5, 0.5), stream=True)
+    agent = agent if drawn else undrawn(agent)
+    rows = house_readings(house_plan(stream=True), ROWS, 3)[1]["kitchen"].astype(np.float32)
+    device = WholeNumbers(4).device(agent, rows)
+    doubles = Stream(agent.recipe, Taped(4)).advance(rows.astype(float))[0] / agent.grid
+    apart = np.abs(device - doubles)
+    assert apart.max() <= 1
+    assert np.mean(apart) < 1e-2
 
 
 @pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
@@ -116,12 +168,42 @@ def test_what_shows_of_readings_with_the_same_sums(agent: str) -> None:
         pair = np.clip([along * step, -along * step], low, high).astype(np.float32)
         truth = [[sum(Fraction(c) * Fraction(float(y)) for c, y in zip(row, rows, strict=True)) for row in scale]
                  for rows in pair]  # fmt: skip
-        moved = sums_of(fixed, pair[:1])[0] - sums_of(fixed, pair[1:])[0]
+        here, there = sums_of(fixed, whole_readings(fixed, pair))
+        moved = here - there
         off = [
             abs(Fraction(int(m), 2**fixed.fraction) - (a - b)) for m, a, b in zip(moved, *truth, strict=True)
         ]
         worst = max(worst, float(sum(off)))
     assert 0.02 * fixed.shows < worst <= fixed.shows < 2.0**-18
+    assert rounding(sanitizer, "fixed") == fixed.shows
+
+
+@pytest.mark.parametrize("agent", ["kitchen", "study"])
+def test_what_shows_of_histories_with_the_same_sums(agent: str) -> None:
+    """Of two histories to a memory that began alike: t differs as Fractions say, but for what is stated."""
+    sanitizer = noisy(agent, stream=True)
+    memory, fixed = sanitizer.memory, fixed_of(sanitizer)
+    assert memory is not None
+    exact = np.vectorize(Fraction, otypes=[object])
+    forward, through = exact(np.hstack([memory.transition, memory.gain])), exact(sanitizer.recipe.rows.T)
+    (low, high), random, worst = fixed.limits, np.random.default_rng(5), 0.0
+    middle = np.ldexp(fixed.offset.astype(float), -fixed.scale)
+    for size in (1.0, 0.3, 1e-3):
+        kept, ideal = np.zeros((2, memory.order), dtype=object), np.zeros((2, memory.order), dtype=object)
+        for _ in range(60):
+            way = random.choice([-1.0, 1.0], size=(2, sanitizer.readings)) * size
+            pair = np.clip(middle + way * (high - middle), low, high).astype(np.float32)
+            v = whole_readings(fixed, pair)
+            kept = np.array([remembered(fixed, *each) for each in zip(kept, v, strict=True)])
+            centred = exact(pair.astype(float)) - exact(middle)
+            # an ideal memory to 2^-200: Fractions of it would grow without end
+            ideal = np.hstack([ideal, centred]) @ forward.T
+            ideal = np.vectorize(lambda each: Fraction(int(each * 2**200), 2**200), otypes=[object])(ideal)
+            t = sums_of(fixed, np.hstack([kept, v]))
+            z = np.hstack([ideal, centred]) @ through.T
+            off = [Fraction(int(m), 2**fixed.fraction) for m in t[0] - t[1]] - (z[0] - z[1])
+            worst = max(worst, float(np.sum(np.abs(off))))
+    assert 0.01 * fixed.shows < worst <= fixed.shows < 2.0**-14
     assert rounding(sanitizer, "fixed") == fixed.shows
 
 
@@ -143,10 +225,14 @@ def test_noise_in_floats_is_that_of_doubles() -> None:
     assert abs(ratio - 1) < 1e-6
 
 
-@pytest.mark.parametrize("what", ["stream", "symbols", "far"])
+@pytest.mark.parametrize("what", ["slow", "unknown", "symbols", "far"])
 def test_what_whole_numbers_cannot_hold_is_refused(what: str, tmp_path: Path) -> None:
+    slow = vn.Sanitizer(
+        [[1.0, 0.0]], grid=[2.0**-9], agent="hall", memory=Memory([[1 - 1e-8]], [[1.0]]), usual=([0.0], [1.0])
+    )
     agents = {
-        "stream": house_plan(stream=True).sanitizers["kitchen"],
+        "slow": slow,
+        "unknown": slow.replace(usual=None, memory=Memory([[0.5]], [[1.0]])),
         "symbols": symbol_agent(keep=1.0),
         "far": vn.Sanitizer([[1.0]], grid=[2.0**-9], agent="hall", offset=[1e25]),
     }

@@ -9,16 +9,25 @@ import numpy as np
 from helpers.c_agents import Taped
 from veilnet._core.normal import _FAR, _MIDDLE, _NEAR, _ratio
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.export.fixed import Fixed, fixed_of
+from veilnet.export.fixed import _DROPPED, Fixed, fixed_of
 
 
-def sums_of(fixed: Fixed, readings: Any, dither: Any = 0) -> Any:
-    """t of rows of floats within their limits, by Python's integers; dither in units of the lattice."""
+def whole_readings(fixed: Fixed, readings: Any, dither: Any = 0) -> Any:
+    """v of rows of floats within their limits, as Python's integers; dither in units of the lattice."""
     low, high = fixed.limits
     floats = np.clip(readings, low, high).astype(float)
     whole = np.floor(np.ldexp(floats, fixed.scale) + 0.5)  # exact, since floats have 24 bits
-    v = whole.astype(np.int64).astype(object) - fixed.offset.astype(object) + dither
-    return (v @ fixed.rows.T.astype(object)) >> 30
+    return whole.astype(np.int64).astype(object) - fixed.offset.astype(object) + dither
+
+
+def remembered(fixed: Fixed, kept: Any, readings: Any) -> Any:
+    """What is kept after a row v, of what was kept before."""
+    return (fixed.next.astype(object) @ np.concatenate([kept, readings])) >> (_DROPPED + fixed.rest)
+
+
+def sums_of(fixed: Fixed, known: Any) -> Any:
+    """t of rows of what is known: what is kept, and v."""
+    return (known @ fixed.rows.T.astype(object)) >> _DROPPED
 
 
 def normal_of_floats(leading: Any, trailing: Any) -> Any:
@@ -46,19 +55,44 @@ class WholeNumbers(Taped):
     def whole(self, rows: int, many: int) -> Any:
         return self._bytes((rows, many), 8).view("<i8").reshape(rows, many).astype(object)
 
+    def floats(self, shape: tuple[int, ...]) -> Any:
+        drawn = self._bytes(shape, 12)
+        leading = np.ascontiguousarray(drawn[:, :8]).view("<u8").ravel()
+        return normal_of_floats(leading, np.ascontiguousarray(drawn[:, 8:]).view("<u4").ravel()).reshape(
+            shape
+        )
+
+    def begun(self, fixed: Fixed) -> Any:
+        """A memory at its start."""
+        drawn = fixed.start * self.floats(fixed.start.shape[1:]) if fixed.start.size else fixed.start
+        return np.sum(nearest(drawn), axis=1)
+
     def device(self, agent: Sanitizer, rows: Any) -> Any:
+        """Whole steps of each row that has all readings, and anything of the others."""
         fixed, many, width = fixed_of(agent), len(rows), agent.readings
+        there = np.isfinite(rows).all(axis=1)
+        kept, states = self.begun(fixed), []
         dither = sum(
             (widths.astype(object) * (self.whole(many, width) >> 32)) >> 32 for widths in fixed.dither
         )
-        t = sums_of(fixed, rows, dither)
+        known = whole_readings(fixed, np.nan_to_num(rows), dither)
+        if agent.memory is not None:
+            for row, came in zip(known, there, strict=True):
+                if came or agent.memory.start is None:
+                    kept = remembered(fixed, kept, row if came else 0 * row)
+                else:
+                    kept = self.begun(fixed)
+                states.append(kept)
+            known = np.hstack([states, known])
+        t = sums_of(fixed, known)
         noisy = np.flatnonzero(agent.recipe.deviation)
-        drawn = self._bytes((many, len(noisy)), 12)
-        draws = normal_of_floats(
-            np.ascontiguousarray(drawn[:, :8]).view("<u8").ravel(),
-            np.ascontiguousarray(drawn[:, 8:]).view("<u4").ravel(),
-        ).reshape(many, -1)
-        added = (draws * agent.recipe.deviation[noisy].astype(np.float32)).astype(float)
-        t[:, noisy] += np.floor(np.ldexp(added, fixed.fraction) + 0.5).astype(np.int64).astype(object)
+        if noisy.size:
+            drawn = self.floats((many, len(noisy))) * agent.recipe.deviation[noisy].astype(np.float32)
+            t[:, noisy] += nearest(drawn, fixed.fraction)
         blur = self.whole(many, agent.recipe.sent) >> (64 - fixed.fraction)
         return (t + blur + 2 ** (fixed.fraction - 1)) >> fixed.fraction
+
+
+def nearest(floats: Any, places: int = 0) -> Any:
+    """The nearest whole numbers to so many binary places."""
+    return np.floor(np.ldexp(floats.astype(float), places) + 0.5).astype(np.int64).astype(object)

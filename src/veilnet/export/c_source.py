@@ -112,7 +112,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
     }
     start = None if memory is None else memory.start_root
     if memory is not None:
-        tables |= {"transition": memory.transition, "gain": memory.gain}
+        tables |= {"next": np.hstack([memory.transition, memory.gain])}
         tables |= {} if start is None else {"start": start}
     kept = 0 if memory is None else memory.order
     sizes = {
@@ -164,14 +164,13 @@ def _in_whole_numbers(
     agent: Sanitizer | SymbolAgent, sizes: dict[str, int], tables: dict[str, AnyArray]
 ) -> tuple[dict[str, int], dict[str, AnyArray]]:
     """The sizes and tables of sums of whole numbers in place of those of doubles."""
-    if isinstance(agent, SymbolAgent) or agent.memory is not None:
-        what = "symbols are" if isinstance(agent, SymbolAgent) else "a memory is, from row to row,"
+    if isinstance(agent, SymbolAgent):
         raise InvalidPlan(
-            f"--arithmetic: expected double for {agent.agent}, found fixed: {what} rounded, and its certificate is "
-            "about doubles; a compiler computes them in software (docs/how-to/agent-in-c.md says at what cost)"
+            f"--arithmetic: expected double for {agent.agent}, found fixed: its certificate counts symbols of "
+            "doubles; a compiler computes them in software (docs/how-to/agent-in-c.md)"
         )
     fixed = fixed_of(agent)
-    sizes |= {"FRACTION": fixed.fraction, "BLURRED": agent.recipe.sent}
+    sizes |= {"FRACTION": fixed.fraction, "REST": fixed.rest, "BLURRED": agent.recipe.sent}
     tables |= {
         "low": fixed.limits[0],
         "high": fixed.limits[1],
@@ -179,6 +178,8 @@ def _in_whole_numbers(
         "offset": fixed.offset,
         "dither": fixed.dither,
         "rows": fixed.rows,
+        "next": fixed.next,
+        "start": fixed.start,
         "noise": tables["noise"].astype(np.float32),
         "blurred": np.arange(agent.recipe.sent, dtype=np.uint8),
     }

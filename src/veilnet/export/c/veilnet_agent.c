@@ -40,8 +40,9 @@ static int64_t uniform(const uint8_t **bytes) {
 
 typedef float real;
 typedef int64_t exact; /* a reading in units of 2^-scale, a sum in units of 2^-VEILNET_FRACTION of a step */
+#define noise whole
 #define ROOT sqrtf
-#define DIGITS 15 /* of the lower part of a number; shifts of negative numbers are arithmetic, as with every compiler */
+#define DIGITS 24 /* of the lower part of a number; shifts of negative numbers are arithmetic, as with every compiler */
 
 /* The nearest whole number to x * 2^power. No library is asked: those of small processors take doubles for it. */
 static exact whole(real x, int power) {
@@ -66,20 +67,22 @@ static exact moved(exact width, int64_t u) {
 }
 #endif
 
-/* Products of two numbers below 2^46, in parts; all of them together, then in units of 2^30, rounded down. */
-static exact combined(size_t j, const exact *known) {
+/* Products of two numbers below 2^55, in parts; all of them together, then in units of 2^48, rounded down. */
+static exact combined(const exact *by, const exact *known) {
     int64_t high = 0, middle = 0, low = 0;
     for (size_t k = 0; k < KNOWN; k++) {
-        int32_t a = (int32_t)(veilnet_rows[j][k] >> DIGITS), b = (int32_t)(veilnet_rows[j][k] & ((1 << DIGITS) - 1));
+        int32_t a = (int32_t)(by[k] >> DIGITS), b = (int32_t)(by[k] & ((1 << DIGITS) - 1));
         int32_t c = (int32_t)(known[k] >> DIGITS), d = (int32_t)(known[k] & ((1 << DIGITS) - 1));
         high += (int64_t)a * c, middle += (int64_t)a * d + (int64_t)b * c, low += (int64_t)b * d;
     }
     return high + ((middle + (low >> DIGITS)) >> DIGITS);
 }
 
-#if VEILNET_NOISES > 0
-#define noise(steps) whole(steps, VEILNET_FRACTION)
+#if VEILNET_KEPT > 0
+static exact remembered(exact sum) { return sum >> VEILNET_REST; }
+#endif
 
+#if VEILNET_NOISES + VEILNET_DRAWN > 0
 static real logarithm(real x) {
     int power;
     real part = frexpf(x, &power);
@@ -105,7 +108,8 @@ static int rounded(exact sum, int64_t *steps) {
 typedef double real, exact;
 #define ROOT sqrt
 #define logarithm log
-#define noise(steps) (steps)
+#define noise(drawn, power) (drawn)
+#define remembered(sum) (sum)
 
 static real added(real total, real y) { return total + y; }
 static exact centred(real y, size_t k) { return y - veilnet_offset[k]; }
@@ -114,9 +118,9 @@ static exact centred(real y, size_t k) { return y - veilnet_offset[k]; }
 static exact moved(exact width, int64_t u) { return (double)u * 0x1p-64 * width; }
 #endif
 
-static exact combined(size_t j, const exact *known) {
+static exact combined(const exact *by, const exact *known) {
     exact sum = 0.0;
-    for (size_t k = 0; k < KNOWN; k++) sum += veilnet_rows[j][k] * known[k];
+    for (size_t k = 0; k < KNOWN; k++) sum += by[k] * known[k];
     return sum;
 }
 
@@ -199,11 +203,11 @@ static void dither(exact *known, const uint8_t **bytes) {
 static veilnet_status combine(const exact *known, const uint8_t *bytes, veilnet_message *out) {
     exact sums[VEILNET_NUMBERS];
     veilnet_status status = VEILNET_OK;
-    for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] = combined(j, known);
+    for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] = combined(veilnet_rows[j], known);
 #if VEILNET_NOISES > 0
     for (size_t i = 0; i < VEILNET_NOISES; i++) {
         real drawn = normal(&bytes);
-        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += noise(drawn * veilnet_noise[i][j]);
+        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += noise(drawn * veilnet_noise[i][j], VEILNET_FRACTION);
     }
 #endif
 #if VEILNET_BLURRED > 0
@@ -256,8 +260,8 @@ static int begin(veilnet_state *state, veilnet_entropy draw, void *context) {
     const uint8_t *left = bytes;
     if (!draw || draw(context, bytes, sizeof bytes) != 0) return 0;
     for (size_t i = 0; i < VEILNET_DRAWN; i++) {
-        double drawn = normal(&left);
-        for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] += veilnet_start[k][i] * drawn;
+        real drawn = normal(&left);
+        for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] += noise(veilnet_start[k][i] * drawn, 0);
     }
     wipe(bytes, sizeof bytes);
 #else
@@ -267,16 +271,12 @@ static int begin(veilnet_state *state, veilnet_entropy draw, void *context) {
     return 1;
 }
 
-/* s = F s + K v, where known is (s, v). */
-static void enter(void *of, double *known) {
+/* s = F s + K v, where known is (s, v) afterwards, and was (anything, v). */
+static void enter(void *of, exact *known) {
     veilnet_state *state = of;
-    for (size_t k = 0; k < VEILNET_KEPT; k++) {
-        double next = 0.0;
-        for (size_t i = 0; i < VEILNET_READINGS; i++) next += veilnet_gain[k][i] * known[VEILNET_KEPT + i];
-        for (size_t i = 0; i < VEILNET_KEPT; i++) next += veilnet_transition[k][i] * state->kept[i];
-        known[k] = next;
-    }
-    memcpy(state->kept, known, sizeof state->kept);
+    memcpy(known, state->kept, sizeof state->kept);
+    for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] = remembered(combined(veilnet_next[k], known));
+    memcpy(known, state->kept, sizeof state->kept);
 }
 
 /* A row that was missed: a memory that is drawn begins anew, one that is not goes on without the reading. */
@@ -284,7 +284,7 @@ static void miss(veilnet_state *state, veilnet_entropy draw, void *context) {
 #if VEILNET_DRAWN > 0
     (void)begin(state, draw, context);
 #else
-    double known[KNOWN] = {0.0};
+    exact known[KNOWN] = {0};
     (void)draw, (void)context;
     enter(state, known);
 #endif
@@ -292,7 +292,7 @@ static void miss(veilnet_state *state, veilnet_entropy draw, void *context) {
 
 veilnet_status veilnet_step(
     veilnet_state *state, const veilnet_reading *readings, veilnet_entropy draw, void *context, veilnet_message *out) {
-    double known[KNOWN];
+    exact known[KNOWN];
     veilnet_status status = VEILNET_MISSED;
     memset(out, 0, sizeof *out);
     if (!state->begun && !begin(state, draw, context)) return VEILNET_NO_ENTROPY;

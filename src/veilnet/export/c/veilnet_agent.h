@@ -23,11 +23,13 @@ typedef enum {
 /* Fills bytes with fresh random ones that nobody else knows, and returns 0; returns anything else where it cannot. */
 typedef int (*veilnet_entropy)(void *context, uint8_t *bytes, size_t count);
 
-/* One reading. Where it is a float, sums are of whole numbers, and nothing but veilnet_number needs doubles. */
+/* One reading, and one number of a memory. Where readings are floats, sums are of whole numbers, and nothing but
+ * veilnet_number needs doubles. */
 #if VEILNET_FRACTION
 typedef float veilnet_reading;
+typedef int64_t veilnet_kept;
 #else
-typedef double veilnet_reading;
+typedef double veilnet_reading, veilnet_kept;
 #endif
 
 /* The numbers to send, in whole steps of their grid. */
@@ -48,7 +50,7 @@ veilnet_status veilnet_sanitize(
 
 /* What an agent with a memory keeps from row to row, as private as its readings. All zeros: it begins with the next row. */
 typedef struct {
-    double kept[VEILNET_KEPT];
+    veilnet_kept kept[VEILNET_KEPT];
     int begun;
 } veilnet_state;
 
