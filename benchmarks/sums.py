@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from helpers.sum_groups import make_terms, plain_sum, random_messages
 from veilnet.io.agent_store import AgentStore, Kept, Reserved, begin_agent_store
 from veilnet.live.messages import Message, Seal
-from veilnet.sums.masks import X25519PrivateKey
+from veilnet.sums.masks import Ed25519PrivateKey, X25519PrivateKey
 from veilnet.sums.opening import SumEpoch, TooFew
+from veilnet.sums.party import Party, hello_of
 from veilnet.sums.rehearsal import EpochsInMemory, Rehearsal, combinations_known
-from veilnet.sums.terms import Sharing, Terms, written_message
-from veilnet.sums.two_centres import HalfCentre, SplittingAgent, merged
+from veilnet.sums.terms import Roster, Sharing, Terms, written_message
+from veilnet.sums.two_centres import HalfCentre, SplittingAgent, merged, second_of
 
 BITS, NUMBERS = 41, 2
 
@@ -144,19 +145,29 @@ def one_centre(members: int, epochs: int, stack: ExitStack) -> None:
 def two_centres(members: int) -> None:
     """Additive halves: what an agent spends, and each centre."""
     terms = make_terms(members, bits=BITS, numbers=NUMBERS)
-    secret = [X25519PrivateKey.generate() for _ in range(2)]
-    publics = (secret[0].public_key().public_bytes_raw(), secret[1].public_key().public_bytes_raw())
-    names = terms.members
-    keys = {name: X25519PrivateKey.generate() for name in names}
-    agents = {name: SplittingAgent(terms, key, publics, EpochsInMemory()) for name, key in keys.items()}
-    known = {name: key.public_key().public_bytes_raw() for name, key in keys.items()}
-    centres = [HalfCentre(terms, k, secret[k], known, EpochsInMemory()) for k in range(2)]
+    names, second = terms.members, second_of("all")
+    identities = {name: Ed25519PrivateKey.generate() for name in (*names, second)}
+    keys = {name: X25519PrivateKey.generate() for name in (*names, second)}
+    hellos = {name: hello_of(terms, name, identities[name], keys[name]) for name in keys}
+    firsts = {name: secrets.token_bytes(32) for name in names}
+    publics = {name: identity.public_key() for name, identity in identities.items()}
+    agents = {}
+    for name in names:
+        agents[name] = SplittingAgent(
+            terms, name, keys[name], publics[second], firsts[name], EpochsInMemory()
+        )
+        agents[name].meet(Roster([hellos[second]]))
+    party = Party(terms, second, keys[second], publics)
+    party.meet(Roster([hellos[name] for name in names]))
+    both_keys = (firsts, party.agreed)
+    centres = [HalfCentre(terms, k, shared, EpochsInMemory()) for k, shared in enumerate(both_keys)]
     messages = {name: np.full(NUMBERS, k, dtype=np.uint64) for k, name in enumerate(names)}
     mine, theirs, sent = _Timed(), _Timed(), 0
     for name, agent in agents.items():
-        halves = mine(agent.split, 1, messages[name])
-        sent += sum(len(half) for half in halves)
-        for centre, half in zip(centres, halves, strict=True):
+        mine(agent.begin, 1)
+        halved = mine(agent.split, 1, messages[name])
+        sent += len(written_message(halved))
+        for centre, half in zip(centres, (halved.first, halved.second), strict=True):
             theirs(centre.take, 1, name, half)
     both = centres[0].there(1) & centres[1].there(1)
     found = merged(terms, *(theirs(centre.answer, 1, both) for centre in centres))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.live_networks import TOPICS
+from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.randomness import noise_source
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
@@ -22,9 +23,12 @@ from veilnet.io.template import house
 from veilnet.live.agent import LiveAgent, ReleaseOutcome
 from veilnet.live.centre import Centre, Estimated
 from veilnet.live.centre_store import CentreStore
-from veilnet.live.fusions import fusion_of
+from veilnet.live.fusions import fusion_of, sums_of
 from veilnet.live.messages import Seal
-from veilnet.live.sum_rounds import SumRounds
+from veilnet.live.second_centre import SecondCentre
+from veilnet.live.sum_desk import terms_of
+from veilnet.live.sum_rounds import AnyRounds, HalvesRounds, SumRounds
+from veilnet.live.topics import SECOND
 from veilnet.plans.plan import Plan
 from veilnet.sums.masks import Ed25519PrivateKey
 from veilnet.sums.terms import FromAgent, FromCentre, Terms, read_message, written_message
@@ -57,17 +61,19 @@ class SummedHouse:
         groups: tuple[tuple[str, ...], ...] = (),
         *,
         stream: bool = False,
+        second: bool = False,
     ) -> None:
         self.folder, self.plan = folder, summed_plan(*groups, stream=stream)
         self.plan.save(folder / "plan")
         self.sanitizers = self.plan.members
-        self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in ROOMS}
+        parties = (*ROOMS, SECOND) if second else ROOMS
+        self.seals = {room: Seal(room.encode().ljust(32, b".")) for room in parties}
         self.wait, self.said, self.estimates = wait, list[str](), list[Estimated]()
         self.spoils: Callable[[str, FromCentre], FromCentre | None] = lambda _, message: message
         self.lies: Callable[[str, FromAgent], list[FromAgent]] = lambda _, message: [message]
-        self._identities = {room: Ed25519PrivateKey.generate() for room in ROOMS}
+        self._identities = {room: Ed25519PrivateKey.generate() for room in parties}
         self._arrived: queue.Queue[tuple[str, bytes]] = queue.Queue()
-        self.rounds: dict[str, SumRounds] = {}
+        self.rounds: dict[str, AnyRounds] = {}
         self.agents: dict[str, LiveAgent] = {}
         for room in ROOMS:
             begin_agent_store(folder / f"{room}.sqlite", room)
@@ -75,9 +81,24 @@ class SummedHouse:
         document = folder / "plan" / "center.json"
         self.centre = Centre(CentreStore(folder / "estimates.sqlite"), self.seals, TOPICS, wait=wait)
         self.centre.take_up(document.read_bytes(), document)
+        self.second: SecondCentre | None = None
+        if second:
+            begin_agent_store(folder / "second.sqlite", SECOND)
+            self.start_second()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
+
+    def start_second(self) -> None:
+        """The second centre's process, as after a kill."""
+        if self.second is not None:
+            self.second._store.close()
+        store = AgentStore(self.folder / "second.sqlite", SECOND)
+        publics = {room: key.public_key() for room, key in self._identities.items()}
+        terms = terms_of(self.plan_id, sums_of(self.centre.fusion)).values()
+        self.second = SecondCentre(terms, self._identities[SECOND], publics, store)
+        for hello in self.second.hellos():
+            self._publish(SECOND, hello)
 
     def start(self, room: str) -> None:
         """A room's process, as after a kill; its noise is seeded, so that a test knows what it adds."""
@@ -91,16 +112,13 @@ class SummedHouse:
         terms = Terms(self.plan_id, sanitizer.summed, sanitizer.sent)
         publics = {name: key.public_key() for name, key in self._identities.items()}
         store = AgentStore(self.folder / f"{room}.sqlite", room)
-        self.rounds[room] = SumRounds(
-            terms,
-            room,
-            self._identities[room],
-            publics,
-            lambda m: self._publish(room, m),
-            self.wait,
-            self.said.append,
-            store,
-        )
+        identity = self._identities[room]
+        common = (lambda m: self._publish(room, m)), self.wait, self.said.append, store
+        if SECOND in self.seals:
+            first = self.seals[room].half_key(terms.digest)
+            self.rounds[room] = HalvesRounds(terms, room, identity, publics[SECOND], first, *common)
+        else:
+            self.rounds[room] = SumRounds(terms, room, identity, publics, *common)
         self.agents[room] = LiveAgent(
             store, self.seals[room], sanitizer, self.plan_id, noise, rounds=self.rounds[room]
         )
@@ -129,8 +147,19 @@ class SummedHouse:
                 found = read_message(self.seals[room].open_round(payload, by_agent=False))
                 assert isinstance(found, FromCentre)
                 told = self.spoils(room, found)
-                if told is not None:
+                if told is None:
+                    continue
+                if room != SECOND:
                     self.rounds[room].hear(told)
+                    continue
+                assert self.second is not None
+                try:
+                    answers = self.second.hear(told)
+                except VeilnetError as refusal:
+                    self.said.append(str(refusal))
+                    continue
+                for answer in answers:
+                    self._publish(SECOND, answer)
 
     def epoch(
         self, epoch: int, readings: dict[str, Array], without: Collection[str] = ()
@@ -162,5 +191,7 @@ class SummedHouse:
         self._ended.set()
         self._thread.join(60)
         self.centre.store.close()
+        if self.second is not None:
+            self.second._store.close()
         for agent in self.agents.values():
             agent.store.close()

@@ -20,6 +20,7 @@ from veilnet.cli._mosquitto import Broker
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.broker import BrokerPlan
 from veilnet.live.keys import KeyFolder
+from veilnet.live.topics import SECOND
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -86,3 +87,50 @@ def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_kil
             assert (store.ledger().releases, store.count_waiting()) == (2, 0)
     whole, lacking = [np.trace(each["covariance"]) for each in found]
     assert lacking > whole
+
+
+def test_two_centres_estimate_from_halves_over_a_broker(tmp_path: Path) -> None:
+    """Keys, the second centre, the first one and five rooms as a new user runs them; a second centre begun anew."""
+    require_mosquitto()
+    readings = room_readings(2)
+    summed_plan().save(tmp_path / "plan")
+    made = ["live", "keys", str(tmp_path / "plan"), "--out", str(tmp_path / "keys"), "--second"]
+    assert run(made) == 0
+    keys = KeyFolder(tmp_path / "keys")
+    with Broker(keys.broker, BrokerPlan((*ROOMS, SECOND))) as broker, ExitStack() as stack:
+        address = f"mqtts://{broker.host}:{broker.port}"
+        second = [
+            "live", "second", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.folder / "second",
+            "--store", tmp_path / "second.sqlite",
+        ]  # fmt: skip
+        helper = started(stack, *second, "--begin")
+        centre = started(
+            stack, "center", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.centre.folder,
+            "--out", tmp_path / "estimates.sqlite", "--wait", WAIT, "--json",
+        )  # fmt: skip
+        rooms = {
+            room: started(
+                stack, "agent", tmp_path / f"plan/{room}.json", "--broker", address, "--begin",
+                "--cert", keys.agent(room).folder, "--wait", PATIENCE, piped=True,
+            )
+            for room in ROOMS
+        }  # fmt: skip
+        header = {room: f"row,{','.join(summed_plan().members[room].names)}\n" for room in ROOMS}
+        found = []
+        for epoch in (1, 2):
+            if epoch == 2:
+                helper.terminate()
+                assert helper.wait(60) == 0
+                helper = started(stack, *second)
+            for room, process in rooms.items():
+                assert process.stdin is not None
+                numbers = ",".join(f"{value:.6f}" for value in readings[room][epoch - 1])
+                process.stdin.write(f"{header.pop(room, '')}{epoch},{numbers}\n")
+                process.stdin.flush()
+            assert centre.stdout is not None
+            found.append(json.loads(centre.stdout.readline()))
+        for process in rooms.values():
+            process.communicate(timeout=150)
+            assert process.returncode == 0
+    assert [each["epoch"] for each in found] == [1, 2]
+    assert [each["missing"] for each in found] == [[], []]

@@ -33,6 +33,7 @@ OF_AGENTS = ("messages", "acks", "sums", "rounds")
 PUBLISHED = {  # file and first argument of what publishes -> topic
     ("sending", "self._messages"): "messages",
     ("sum_rounds", "self._messages"): "sums",
+    ("second_centre", "self._messages"): "sums",
     ("receiving", "self._topics.acks(agent)"): "acks",
     ("receiving", "self._topics.rounds(agent)"): "rounds",
     ("receiving", "topics.status"): "status",

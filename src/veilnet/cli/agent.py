@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from veilnet.live.messages import Seal
     from veilnet.live.metrics import Families
     from veilnet.live.sending import Sender
-    from veilnet.live.sum_rounds import SumRounds
+    from veilnet.live.sum_rounds import AnyRounds
     from veilnet.live.topics import Topics
 
 _FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
@@ -196,7 +196,7 @@ def _link(
     credentials: Credentials,
     address: Address,
     wait: float,
-) -> tuple[Sender, SumRounds | None]:
+) -> tuple[Sender, AnyRounds | None]:
     """What brings messages to the broker, and the agent's part in the rounds of a sum where there is one."""
     from veilnet.live.sending import Sender
 
@@ -205,11 +205,18 @@ def _link(
         return Sender(store, seal, topics, credentials, address, _say), None
 
     from veilnet.io.outbox import SHORT
-    from veilnet.live.sum_rounds import SumLink
+    from veilnet.live.sum_rounds import HalvesRounds, SumLink
     from veilnet.sums.terms import Terms
 
     terms = Terms(plans.plan[:SHORT], summed, plans.sanitizer.sent)
     link = SumLink(store, seal, terms, topics, credentials, address, wait, _say)
+    if isinstance(link.rounds, HalvesRounds):
+        if plans.sanitizer.order:
+            raise InvalidPlan(
+                "plan: sums of a stream are added up in rounds, whose members tell which rows they remember; found "
+                f"the identity of a second centre in {credentials.folder / 'members'}: ask for keys without one"
+            )
+        _say("each message goes in two halves to two centres; who has both reads it")
     return link, link.rounds
 
 

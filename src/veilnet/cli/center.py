@@ -169,10 +169,11 @@ class _Service:
         sums: bool,
     ) -> None:
         from veilnet.live.plan_watch import PlanWatch
+        from veilnet.live.seals import second_seal
 
         self._file, self._store, self._topics, self._options = file, store, topics, options
         self._credentials, self._neighbours, self._show = credentials, neighbours, show
-        self._seals: dict[str, Seal] = {}
+        self._seals: dict[str, Seal] = second_seal(credentials)
         self._begin()
         self._watch = PlanWatch(file, self._roll_over, _say)
         self._looked = self._forgot = 0.0

@@ -82,6 +82,7 @@ def _keys(
     ),
     reader: list[str] | None = option("--reader", "A program that reads estimates, as telegraf (repeat)."),
     standby: bool = option("--standby", "Make keys/standby too, for a second centre that takes over."),
+    second: bool = option("--second", "Of sums: make keys/second too, for two centres that do not collude."),
     root: str = ROOT,
     days: int = option("--days", "How long certificates are valid.", at_least=1, default=365),
     json: bool = JSON,
@@ -94,13 +95,20 @@ def _keys(
     who may do what are written again, and agents that left the plan may do nothing any more.
     """
     from veilnet.live.broker import BrokerPlan, write_configuration
-    from veilnet.live.keys import LOOPBACK, make_keys
+    from veilnet.live.keys import LOOPBACK, KeyFolder, make_keys
     from veilnet.live.seals import make_seals
-    from veilnet.live.topics import Topics
+    from veilnet.live.topics import SECOND, Topics
 
     topics = Topics(root)
     agents, groups = _agents(plan)
     hosts, readers = tuple(host or LOOPBACK), tuple(reader or ())
+    if second or KeyFolder(out).agent(SECOND).folder.exists():
+        if not groups or SECOND in agents:
+            raise InvalidRequest(
+                f"--second: expected a plan whose agents add up their messages (design --summed all), none of them "
+                f"called {SECOND}, found another; leave it out, and ask for another folder (--out)"
+            )
+        agents, groups = [*agents, SECOND], [(*members, SECOND) for members in groups]
     made = make_keys(out, agents, hosts=hosts, readers=readers, days=days, standby=standby)
     make_seals(made.keys, agents, readers, groups)
     written = write_configuration(
@@ -137,6 +145,53 @@ def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     file = plan / CENTRE if plan.is_dir() else plan
     fusion = fusion_of(sealed_bytes(file), file)
     return list(senders(fusion)), [tuple(each.members) for each in sums_of(fusion).values()]
+
+
+def _second(
+    center: Path = argument("The centre's file of a plan whose agents add up their messages."),
+    broker: str = BROKER,
+    cert: Path = option("--cert", "keys/second of 'veilnet live keys --second'.", required=True),
+    store: Path = option("--store", "Which epochs it answered, and whose keys it met.", required=True),
+    begin: bool = option("--begin", "The very first start: begin the store."),
+    root: str = ROOT,
+) -> int:
+    """Be the second of two centres, which add up the halves of messages, and must not be in the same hands.
+
+    Agents whose folder of keys has a second centre send each message in two halves, each of them as good as random.
+    This centre answers the first one once an epoch with the sum of its halves, of as many members as the plan says.
+    It sees no sum and no estimate.
+    """
+    from veilnet.io._sealed import sealed_bytes
+    from veilnet.io.agent_store import AgentStore, begin_agent_store, check_not_begun
+    from veilnet.live.connecting import read_address
+    from veilnet.live.fusions import fusion_of, sums_of
+    from veilnet.live.keys import Credentials
+    from veilnet.live.seals import agent_seal
+    from veilnet.live.second_centre import SecondLink
+    from veilnet.live.sum_desk import terms_of
+    from veilnet.live.topics import SECOND, Topics
+
+    ended, credentials, address = stop_signal(), Credentials(cert), read_address(broker)
+    fusion = fusion_of(sealed_bytes(center), center)
+    groups = terms_of(str(fusion.model.plan), sums_of(fusion))
+    if not groups:
+        raise InvalidRequest(f"{center}: expected a plan whose agents add up their messages, found another")
+    seal = agent_seal(credentials, SECOND)
+    if begin:
+        check_not_begun(store)
+        begin_agent_store(store, SECOND)
+    with AgentStore(store, SECOND) as kept:
+        link = SecondLink(
+            kept, seal, groups.values(), Topics(root), credentials, address, speaker("live second")
+        )
+        link.start()
+        try:
+            while not ended.wait(0.5):
+                if link.failure is not None:
+                    raise link.failure
+        finally:
+            link.stop()
+    return 0
 
 
 def _page(
@@ -344,6 +399,7 @@ commands: dict[str, Callable[..., object]] = {
     "keys": _keys,
     "budget": _budget,
     "status": _status,
+    "second": _second,
     "page": _page,
     "read": _read,
     "split": _split,

@@ -408,6 +408,17 @@ class AgentStore(Opened):
         with self._turn, transaction(self._db):
             self._db.executemany("INSERT INTO memory VALUES (?, 0, ?)", rows)
 
+    def answer(self, terms: str, epoch: int) -> None:
+        """Take an epoch of a sum as answered, each later than those before: on the disk when this returns."""
+        key = f"answered {terms}"
+        with self._turn, transaction(self._db):
+            rows = self._db.execute("SELECT epoch FROM memory WHERE memory_key = ?", (key,)).fetchall()
+            if rows and epoch <= rows[0][0]:
+                raise VeilnetError(
+                    f"epoch {epoch} was answered before, up to {rows[0][0]}; nothing is said of it"
+                )
+            self._db.execute("INSERT OR REPLACE INTO memory VALUES (?, ?, x'')", (key, epoch))
+
     # --- what waits for the centre
 
     def waiting(self, after: int, most: int) -> list[tuple[int, bytes]]:

@@ -29,7 +29,7 @@ from veilnet.sums.terms import NO_READING
 from veilnet.symbols.agent import SymbolAgent
 
 if TYPE_CHECKING:  # cryptography, which an agent without sums does not need
-    from veilnet.live.sum_rounds import SumRounds
+    from veilnet.live.sum_rounds import AnyRounds
     from veilnet.sums.masks import Words
 
 
@@ -91,7 +91,7 @@ class LiveAgent:
         sanitizer: Sanitizer | SymbolAgent,
         plan: str,
         noise: NoiseSource | None = None,
-        rounds: SumRounds | None = None,
+        rounds: AnyRounds | None = None,
     ) -> None:
         self._rounds = rounds
         self.store = store
@@ -189,7 +189,7 @@ class LiveAgent:
         return ReleaseOutcome(sent, missed)
 
     def _take_part(
-        self, rounds: SumRounds, epochs: Sequence[int], readings: Array, note: Callable[[], None] | None
+        self, rounds: AnyRounds, epochs: Sequence[int], readings: Array, note: Callable[[], None] | None
     ) -> ReleaseOutcome:
         """As :meth:`take`, epoch after epoch in the rounds of a sum."""
         missed: dict[int, str] = {}

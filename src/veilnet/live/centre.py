@@ -30,11 +30,12 @@ from veilnet.live.fusions import (
     senders,
     sums_of,
 )
+from veilnet.live.halves_desk import HalvesDesk
 from veilnet.live.intake import DRIFT, Intake, TakenMessage
 from veilnet.live.messages import SHORT, Malformed, Message, Receipt, Seal, as_ranges
 from veilnet.live.sum_desk import EndedSum, SumDesk
-from veilnet.live.topics import Topics
-from veilnet.sums.terms import FromAgent, SumRefused, read_message, written_message
+from veilnet.live.topics import SECOND, Topics
+from veilnet.sums.terms import FromAgent, SumRefused, Terms, read_message, written_message
 
 USUAL_GATE = 1e-6
 _QUIET = 3  # epochs without a word of any agent: what is known is old
@@ -87,7 +88,7 @@ class _Plan:
     fusion: AnyFusion
     estimator: Estimator
     watch: SymbolWatch | None
-    desk: SumDesk | None
+    desk: SumDesk | HalvesDesk | None
 
 
 class Centre:
@@ -217,12 +218,27 @@ class Centre:
         watch, desk = None, None
         self._sent[plan[:SHORT]] = fusion.sent
         if sums_of(fusion):
-            desk = SumDesk(plan[:SHORT], sums_of(fusion), self._wait)
+            desk = self._new_desk(plan[:SHORT], fusion)
             alone = {agent: size for agent, size in fusion.sent.items() if agent not in sums_of(fusion)}
             self._sent[plan[:SHORT]] = alone  # members send no bare message
         if isinstance(fusion, SymbolFusion):
             watch, self._symbols[plan[:SHORT]] = SymbolWatch(fusion), fusion.centre.agents
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch, desk)
+
+    def _new_desk(self, plan: str, fusion: AnyFusion) -> SumDesk | HalvesDesk:
+        """Where sums are added up: by rounds, or, where there is a second centre, by halves."""
+        if self._topics.sums(SECOND) not in self._members:
+            return SumDesk(plan, sums_of(fusion), self._wait)
+        if fusion.is_stream:
+            raise InvalidPlan(
+                "keys: sums of a stream are added up in rounds, whose members tell which rows they remember; found "
+                "keys for a second centre: make a folder of keys without one"
+            )
+
+        def key_of(terms: Terms, agent: str) -> bytes:
+            return self._members[self._topics.sums(agent)][1].half_key(terms.digest)
+
+        return HalvesDesk(plan, sums_of(fusion), self._wait, key_of)
 
     def take(self, arrived: Sequence[tuple[str, bytes]], now: float | None = None) -> Taken:
         """Commit what arrived, as (topic, payload), and the estimates whose time has come.

@@ -6,6 +6,7 @@ Every party gets a folder with all it needs, and nothing else is handed to it::
     keys/broker/           ca.crt party.crt party.key (and mosquitto.conf, acl: :mod:`veilnet.live.broker`)
     keys/centre/           ca.crt party.crt party.key
     keys/standby/          the same for a second centre, which takes over where the first is gone
+    keys/second/           the same for the second of two centres that add up halves
     keys/agents/<agent>/   ca.crt party.crt party.key
     keys/readers/<name>/   ca.crt party.crt party.key
 
@@ -28,7 +29,7 @@ from typing import Any
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
-from veilnet.live.topics import CENTRE, STANDBY, identity, reader_identity
+from veilnet.live.topics import CENTRE, SECOND, STANDBY, identity, reader_identity
 
 try:
     from cryptography import x509
@@ -133,7 +134,9 @@ class KeyFolder:
         return Credentials(self.folder / "standby")
 
     def agent(self, name: str) -> Credentials:
-        """An agent's folder."""
+        """An agent's folder; that of the second of two centres too."""
+        if name == SECOND:
+            return Credentials(self.folder / "second")
         return Credentials(self.folder / "agents" / identity(name))
 
     def reader(self, name: str) -> Credentials:
@@ -178,7 +181,10 @@ def make_keys(
         ("broker", keys.broker, hosts[0][:64], tuple(hosts)),
         ("centre", keys.centre, CENTRE, ()),
         *([("standby", keys.standby, STANDBY, ())] if standby or keys.standby.folder.exists() else []),
-        *((f"agent {name}", keys.agent(name), identity(name), ()) for name in agents),
+        *(
+            (name if name == SECOND else f"agent {name}", keys.agent(name), identity(name), ())
+            for name in agents
+        ),
         *((f"reader {name}", keys.reader(name), reader_identity(name), ()) for name in readers),
     ]
     new, kept = [], []

@@ -77,6 +77,10 @@ class Seal:
         """What :meth:`round` was given; Malformed where it was not this seal."""
         return self._body(payload, b"veilnet sum" if by_agent else b"veilnet rounds")
 
+    def half_key(self, use: bytes) -> bytes:
+        """32 bytes for one use that the agent and the centre have, and nobody else."""
+        return blake2b(use, digest_size=32, key=self._secret, person=b"veilnet half").digest()
+
     def open_message(self, payload: bytes) -> Message:
         """The message in some bytes; Malformed where they are none of this agent's."""
         message = self._opened(payload, b"veilnet message", _MESSAGES)

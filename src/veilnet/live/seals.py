@@ -8,6 +8,7 @@ They lie beside the keys of :mod:`veilnet.live.keys`::
     keys/agents/<agent>/seal.key       handed to the agent with its certificate
     keys/agents/<agent>/identity.key   of a member of a sum: what it proves to the other members who it is with
     keys/agents/<agent>/members/       of a member of a sum: the public halves of all members' identities
+    keys/second/                       the same for the second of two centres, a party of each sum
     keys/centre/seals/<agent>.key      handed to the centre
     keys/centre/estimates.key          handed to the centre
     keys/standby/                      copies of the centre's, handed to its standby
@@ -33,7 +34,7 @@ from veilnet.io._atomic import write_bytes
 from veilnet.io.signing import make_key, read_public_key, read_secret_key
 from veilnet.live.keys import Credentials, KeyFolder
 from veilnet.live.messages import MOST_BYTES, Malformed, Seal
-from veilnet.live.topics import Topics, identity
+from veilnet.live.topics import SECOND, Topics, identity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -131,6 +132,12 @@ def agent_seal(credentials: Credentials, agent: str) -> Seal:
             f"{found}; nothing was sent: give this agent's own folder of 'veilnet live keys'"
         )
     return seal
+
+
+def second_seal(credentials: Credentials) -> dict[str, Seal]:
+    """The seal of the second centre, at the first one; empty where there is none."""
+    path = _at_centre(credentials, SECOND)
+    return {SECOND: _read(path)} if path.exists() else {}
 
 
 def centre_seals(credentials: Credentials, agents: Iterable[str]) -> dict[str, Seal]:

@@ -10,7 +10,7 @@ is named, is in no further sum. So is one whose shares do not give what it commi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,11 +20,15 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.membership import Membership
 from veilnet.centre.sum_parts import SumParts
+from veilnet.io.outbox import SHORT
+from veilnet.sums.masks import Words
 from veilnet.sums.opening import SumEpoch, TooFew
 from veilnet.sums.terms import (
+    Added,
     Ended,
     FromAgent,
     FromCentre,
+    Halved,
     Hello,
     Masked,
     Objected,
@@ -36,7 +40,7 @@ from veilnet.sums.terms import (
 )
 
 _ROUNDS = 4
-_KEYS_AT_ONCE = 200  # in a message
+KEYS_AT_ONCE = 200  # in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,26 @@ class EndedSum:
         return found
 
 
+def terms_of(plan: str, sums: Mapping[str, SumParts]) -> dict[str, Terms]:
+    """group -> the terms of its sums, by the id of the plan and what its members add."""
+    return {
+        name: Terms(
+            plan[:SHORT], Membership(name, parts.members, parts.threshold, parts.bits), len(parts.grid)
+        )
+        for name, parts in sums.items()
+    }
+
+
+def values_of(terms: Terms, grid: Array, residues: Words, there: Collection[str]) -> Array:
+    """The sum of those who were there, from residues; flags behind it where some are missing.
+
+    InvalidReading where it is more than the plan allows.
+    """
+    values = terms.membership.opened(residues, grid)
+    flags = np.isin(terms.members, list(there))
+    return np.concatenate([values, flags[:0] if flags.all() else flags])
+
+
 @dataclass
 class _Going:
     """An epoch of a group: which round it is in, counted from 1, and until when."""
@@ -105,11 +129,10 @@ class SumDesk:
         self._wait = wait
         self._groups: list[_Group] = []
         self._of: dict[str, _Group] = {}
-        for name, parts in sums.items():
-            membership = Membership(name, parts.members, parts.threshold, parts.bits)
-            group = _Group(name, Terms(plan, membership, len(parts.grid)).in_rounds(), parts.grid)
+        for name, terms in terms_of(plan, sums).items():
+            group = _Group(name, terms.in_rounds(), sums[name].grid)
             self._groups.append(group)
-            self._of |= dict.fromkeys(parts.members, group)
+            self._of |= dict.fromkeys(terms.members, group)
         self._ended: list[EndedSum] = []
         self._out: list[tuple[str, FromCentre]] = []
 
@@ -121,6 +144,8 @@ class SumDesk:
         if isinstance(message, Hello):
             self._greet(group, message)
             return
+        if isinstance(message, Halved | Added):
+            raise SumRefused(f"{agent!r} sends halves for two centres, and these sums have rounds with one")
         if agent not in group.hellos:
             self._out.append((agent, Roster([])))  # who is not in it says hello again
         if isinstance(message, SealedShares) and message.epoch not in group.going:
@@ -160,7 +185,7 @@ class SumDesk:
             others = {member: own for member, own in group.hellos.items() if member != hello.agent}
             self._out += [(member, Roster([own, hello])) for member, own in others.items()]
         known = list(group.hellos.values())
-        parts = [known[start : start + _KEYS_AT_ONCE] for start in range(0, len(known), _KEYS_AT_ONCE)]
+        parts = [known[start : start + KEYS_AT_ONCE] for start in range(0, len(known), KEYS_AT_ONCE)]
         self._out += [(hello.agent, Roster([hello, *part])) for part in parts]
 
     def advance(self, now: float) -> None:
@@ -193,10 +218,7 @@ class SumDesk:
                 return
             opened = found.open()
             group.last = max(group.last, epoch)  # one that a member alone began, far ahead, ends no other
-            values = group.terms.membership.opened(opened.residues, group.grid)
-            there = np.isin(members, opened.survivors)
-            flags = there[:0] if there.all() else there
-            values = np.concatenate([values, flags])
+            values = values_of(group.terms, group.grid, opened.residues, opened.survivors)
             ended = replace(ended, values=values, since=opened.since, lying=opened.lying)
         except TooFew as error:
             ended = replace(ended, why=str(error))

@@ -4,6 +4,7 @@
     <root>/acks/<agent>       what the centre has committed: written by the centre, read by that agent
     <root>/sums/<agent>       its part in the rounds of a sum: written by that agent, read by the centre
     <root>/rounds/<agent>     the centre's part in them: written by the centre, read by that agent
+                              (a second centre, with which sums are split, has such a pair too)
     <root>/estimates          the newest estimate of the public parameters: written by the centre, read by readers
     <root>/history            what is not the newest: revisions of earlier epochs, catching up, by the same
     <root>/influx             the same in lines for InfluxDB: written by the centre, read by readers
@@ -29,6 +30,9 @@ CENTRE = "@centre"
 
 STANDBY = "@standby"
 """The identity of a second centre, which follows the first and takes over."""
+
+SECOND = "@second"
+"""The second of two centres that do not collude, which speaks to the first one as agents do."""
 
 LONGEST = 64  # characters of a common name (X.509, ub-common-name)
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")

@@ -12,6 +12,14 @@
     agent -> centre     Revealed      one share of each present: of its own mask, or of its pairwise ones
     centre -> agents    Ended         that the epoch is over, and why where there is no sum
 
+and with two centres (:mod:`veilnet.sums.two_centres`), where the first brings the second what is sealed for it:
+
+    agent -> first      Halved        its message in two halves, each sealed for one of them
+    first -> second     Passed, Wanted the halves for it; then of whom it asks the sum
+    second -> first     Added         the sum of these, or Objected: of whom it has no half
+
+The second centre has a name for each group, by which it says Hello to its members.
+
 Each is MessagePack (by msgspec), a list that begins with its name. Members are numbered by their place in the terms;
 a set of members is a bit for each.
 """
@@ -192,7 +200,7 @@ class Masked(_Message, frozen=True, tag="masked"):
 
 
 class Objected(_Message, frozen=True, tag="objected"):
-    """Round 2 of an agent that masks nothing: the members whose shares do not open there."""
+    """Round 2 of an agent that masks nothing, or the second centre: the members whose boxes do not open there."""
 
     epoch: int
     agent: str
@@ -229,6 +237,40 @@ class Revealed(_Message, frozen=True, tag="revealed"):
     shares: list[bytes]
 
 
+class Halved(_Message, frozen=True, tag="halved"):
+    """A message in two halves: ``first`` sealed for the first centre, ``second`` for the second."""
+
+    epoch: int
+    agent: str
+    first: bytes
+    second: bytes
+
+
+class Passed(_Message, frozen=True, tag="passed"):
+    """Halves for the second centre, of some members by number."""
+
+    epoch: int
+    group: str
+    members: list[int]
+    boxes: list[bytes]
+
+
+class Wanted(_Message, frozen=True, tag="wanted"):
+    """Whose halves the second centre is to add up."""
+
+    epoch: int
+    group: str
+    members: bytes
+
+
+class Added(_Message, frozen=True, tag="added"):
+    """The sum of these, 64-bit words in little-endian order; ``agent`` is the second centre of the group."""
+
+    epoch: int
+    agent: str
+    residues: bytes
+
+
 class Ended(_Message, frozen=True, tag="ended"):
     """An epoch is over; ``why`` there is no sum, empty where there is one."""
 
@@ -236,8 +278,8 @@ class Ended(_Message, frozen=True, tag="ended"):
     why: str
 
 
-FromAgent: TypeAlias = Hello | SealedShares | Masked | Objected | Confirmed | Revealed
-FromCentre: TypeAlias = Roster | Sharing | Survivors | Agreed | Ended
+FromAgent: TypeAlias = Hello | SealedShares | Masked | Objected | Confirmed | Revealed | Halved | Added
+FromCentre: TypeAlias = Roster | Sharing | Survivors | Agreed | Passed | Wanted | Ended
 SumMessage: TypeAlias = FromAgent | FromCentre
 _DECODER: msgspec.msgpack.Decoder[SumMessage] = msgspec.msgpack.Decoder(SumMessage)
 

@@ -2,15 +2,16 @@
 
 An agent splits its message x into two halves that add up to it modulo 2^k: the key stream of a fresh seed, and x less
 that stream. The seed is sealed for the first centre, the rest for the second (Prio: Corrigan-Gibbs and Boneh, 2017).
-The centres tell each other whose halves they have, each adds up those that both have, and the two sums are merged.
+The first says whose halves it has, each adds up those that both have, and the two sums are merged.
 
 What has to hold, and why it does:
 
 - *One half says nothing.* A fresh seed is independent of x, and x less a uniform vector is uniform.
-- *A half is its agent's, for one epoch and one centre.* It is sealed under a key that HKDF makes of the agreed key of
-  agent and centre (X25519, once per plan) and the epoch, so nobody else can make, move or replay one.
+- *A half is its agent's, for one epoch and one centre.* It is sealed under a key that only agent and centre have
+  (:mod:`veilnet.sums.party`), for the epoch. Nobody else can make, move or replay one: not the other centre, which
+  would set one agent's half among its own, nor an agent that shows another's public key.
 - *Nobody's value by subtraction.* A centre answers one list in an epoch, of at least ``threshold`` members, all of
-  whom sent it a half; which lists it answered is on the disk before it answers (``begin``). Two sums that differ in
+  whom sent it a half; which epochs it answered is on the disk before it answers (``begin``). Two sums that differ in
   one member would give that member away to the other centre.
 - *An agent splits an epoch once*; that is on its disk before, too.
 
@@ -27,89 +28,98 @@ import numpy as np
 
 from veilnet.sums.masks import (
     KEY_BYTES,
+    Ed25519PublicKey,
     Words,
     X25519PrivateKey,
-    agreed_key,
     expanded,
     opened_box,
     sealed_box,
     summed_streams,
 )
-from veilnet.sums.terms import SumRefused, Terms
+from veilnet.sums.party import Party
+from veilnet.sums.terms import WORD, Halved, SumRefused, Terms
 
 
-def _use(terms: Terms, centre: int) -> bytes:
-    return b"veilnet sum half %d\n" % centre + terms.digest
+def second_of(group: str) -> str:
+    """The name by which the second centre of a group makes its keys."""
+    return f"second centre of {group}"
 
 
-def _key(agreed: bytes, epoch: int) -> bytes:
-    return expanded(agreed, b"veilnet sum epoch" + epoch.to_bytes(8, "little"), KEY_BYTES)
+def _key(agreed: bytes, which: int, epoch: int) -> bytes:
+    return expanded(agreed, b"veilnet sum half %d" % which + epoch.to_bytes(8, "little"), KEY_BYTES)
 
 
-class SplittingAgent:
+class SplittingAgent(Party):
     """A member of a sum with two centres.
 
-    secret:  its X25519 key for these terms; ``centres`` the public keys of the two.
-    begin:   puts on the disk that an epoch is begun, and raises where it was begun before.
-    draw:    random bytes, so many; the operating system's.
+    identity: of the second centre, which says its key by the name :func:`second_of` its group.
+    first:    32 bytes that the member and the first centre have for these terms, and nobody else.
+    begin:    puts on the disk that an epoch is begun, and raises where it was begun before.
+    draw:     random bytes, so many; the operating system's.
     """
 
     def __init__(
         self,
         terms: Terms,
+        agent: str,
         secret: X25519PrivateKey,
-        centres: tuple[bytes, bytes],
+        identity: Ed25519PublicKey,
+        first: bytes,
         begin: Callable[[int], object],
         *,
         draw: Callable[[int], bytes] = secrets.token_bytes,
+        known: Mapping[str, bytes] | None = None,
     ) -> None:
-        if centres[0] == centres[1]:
-            raise SumRefused("centres: expected two different ones, found the same key twice")
-        self.terms, self._begin, self._draw = terms, begin, draw
-        self._keys = [agreed_key(secret, public, _use(terms, k)) for k, public in enumerate(centres)]
+        self._second = second_of(terms.membership.group)
+        self._first, self._begin, self._draw = first, begin, draw
+        self._now = 0
+        super().__init__(terms, agent, secret, {self._second: identity}, known)
 
-    def split(self, epoch: int, residues: Words) -> tuple[bytes, bytes]:
-        """What to send to the first and to the second centre, of a message (m,) modulo 2^k; once in an epoch."""
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch, for good."""
+        if not self.ready:
+            raise SumRefused("the key of the second centre is not known")
+        if not 0 < epoch < 2**62:
+            raise SumRefused(f"epoch: expected a positive whole number, found {epoch}")
+        self._now = 0
+        self._begin(epoch)
+        self._now = epoch
+
+    def split(self, epoch: int, residues: Words) -> Halved:
+        """What to send of a message (m,) modulo 2^k; once in an epoch that was begun."""
+        if epoch != self._now:
+            raise SumRefused(f"epoch {epoch} is not going on here, so nothing is sent of it")
         if residues.shape != (self.terms.numbers,):
             raise SumRefused(f"expected {self.terms.numbers} numbers")
-        self._begin(epoch)
+        self._now = 0
         seed = self._draw(KEY_BYTES)
         rest = self.terms.membership.residues(residues - summed_streams([seed], [], self.terms.numbers))
-        first, second = (_key(key, epoch) for key in self._keys)
-        return sealed_box(first, seed, self._draw), sealed_box(
-            second, rest.astype("<u8").tobytes(), self._draw
-        )
+        halves = seed, rest.astype("<u8").tobytes()
+        keys = (_key(key, k, epoch) for k, key in enumerate((self._first, self.agreed[self._second])))
+        boxes = [sealed_box(key, half, self._draw) for key, half in zip(keys, halves, strict=True)]
+        return Halved(epoch, self.agent, *boxes)
 
 
 class HalfCentre:
     """One of the two centres.
 
-    which:  0 or 1.
-    secret: its X25519 key; ``agents`` member -> its public key.
-    begin:  puts on the disk that an epoch is answered, and raises where it was answered before.
+    which: 0 or 1.
+    keys:  member -> what it and this centre have.
+    begin: puts on the disk that an epoch is answered, and raises where it was answered before.
     """
 
     def __init__(
-        self,
-        terms: Terms,
-        which: int,
-        secret: X25519PrivateKey,
-        agents: Mapping[str, bytes],
-        begin: Callable[[int], object],
+        self, terms: Terms, which: int, keys: Mapping[str, bytes], begin: Callable[[int], object]
     ) -> None:
-        self.terms, self._which, self._begin = terms, which, begin
-        self._keys = {
-            terms.number(member): agreed_key(secret, public, _use(terms, which))
-            for member, public in agents.items()
-        }
+        self.terms, self._which, self._keys, self._begin = terms, which, keys, begin
         self._halves: dict[int, dict[int, bytes]] = {}
 
     def take(self, epoch: int, agent: str, box: bytes) -> None:
         """Take in an agent's half of an epoch; SumRefused where it is none, or a second one."""
         number = self.terms.number(agent)
-        key = self._keys.get(number)
-        half = None if key is None else opened_box(_key(key, epoch), box)
-        if half is None or len(half) != (8 * self.terms.numbers if self._which else KEY_BYTES):
+        key = self._keys.get(agent)
+        half = None if key is None else opened_box(_key(key, self._which, epoch), box)
+        if half is None or len(half) != (WORD * self.terms.numbers if self._which else KEY_BYTES):
             raise SumRefused(f"what came from {agent!r} for epoch {epoch} is no half of its message")
         if self._halves.setdefault(epoch, {}).setdefault(number, half) != half:
             raise SumRefused(f"{agent!r} sent two different halves for epoch {epoch}")
@@ -117,6 +127,14 @@ class HalfCentre:
     def there(self, epoch: int) -> frozenset[int]:
         """The members whose halves are here."""
         return frozenset(self._halves.get(epoch, {}))
+
+    def forget(self, epoch: int, member: int) -> None:
+        """Forget a member's half of an epoch."""
+        self._halves.get(epoch, {}).pop(member, None)
+
+    def keep_to(self, epoch: int) -> None:
+        """Forget all halves of other epochs."""
+        self._halves = {each: halves for each, halves in self._halves.items() if each == epoch}
 
     def answer(self, epoch: int, members: Collection[int]) -> Words:
         """The sum (m,) of the halves of some members, modulo 2^k; once in an epoch, and its halves are forgotten."""

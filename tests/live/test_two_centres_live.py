@@ -1,0 +1,163 @@
+"""Rooms, a first and a second centre: estimates with the bits of the plain sum; and a first centre that lies.
+
+Oracle: what each room would have sent bare, by its sanitizer with the same seed, added up and fused in process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from helpers.live_networks import TOPICS
+from helpers.summed_house import ROOMS, SummedHouse, room_readings, summed_plan
+from veilnet._core.errors import InvalidPlan, VeilnetError
+from veilnet.agent.randomness import noise_source
+from veilnet.centre.fusion import Fusion
+from veilnet.live.centre import Centre
+from veilnet.live.centre_store import CentreStore
+from veilnet.live.messages import Seal
+from veilnet.live.topics import SECOND
+from veilnet.sums.masks import sealed_box
+from veilnet.sums.terms import Added, FromAgent, FromCentre, Halved, Objected, Passed, Wanted
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[SummedHouse]:
+    made = SummedHouse(tmp_path, second=True)
+    yield made
+    made.close()
+
+
+def test_the_estimate_has_the_bits_of_the_plain_sum(live: SummedHouse) -> None:
+    readings = room_readings(1)
+    outcomes = live.epoch(1, readings)
+    assert {room: each.sent for room, each in outcomes.items()} == dict.fromkeys(ROOMS, 1)
+    (made,) = live.estimates
+    bare = sum(
+        live.sanitizers[room].release(readings[room], noise_source(k)).values[0]
+        for k, room in enumerate(ROOMS)
+    )
+    expected = Fusion(live.plan).estimate({live.plan.network.agents[0]: bare})
+    np.testing.assert_array_equal(made.estimate.public, expected.public)
+    assert made.estimate.missing == ()
+    assert all(agent.store.ledger().releases == 1 for agent in live.agents.values())
+
+
+def test_groups_each_have_their_sum_and_a_room_that_is_away_is_missing(tmp_path: Path) -> None:
+    live = SummedHouse(tmp_path, wait=3.0, groups=(ROOMS[:3], ROOMS[3:]), second=True)
+    try:
+        live.epoch(1, room_readings(1))
+        live.epoch(2, room_readings(1, seed=1))
+        live.until_estimated(2)
+        assert [each.estimate.missing for each in live.estimates] == [(), ()]
+        live.epoch(3, room_readings(1), without=[ROOMS[4]])  # both of two are needed
+        live.until_estimated(3)
+        assert set(live.estimates[-1].estimate.missing) == {ROOMS[3], ROOMS[4], "+".join(ROOMS[3:])}
+    finally:
+        live.close()
+
+
+def test_a_half_that_does_not_open_at_the_second_centre_leaves_its_room_out(live: SummedHouse) -> None:
+    def spoiled(room: str, message: FromAgent) -> list[FromAgent]:
+        lies = room == ROOMS[1] and isinstance(message, Halved)
+        return [replace(message, second=message.second[:-1] + b"\0")] if lies else [message]
+
+    live.lies = spoiled
+    outcomes = live.epoch(1, room_readings(1))
+    assert "does not open" in outcomes[ROOMS[1]].missed[1]
+    (made,) = live.estimates
+    assert made.estimate.missing == (ROOMS[1],)
+    assert any(ROOMS[1] in words and "left out" in words for words in live.said)
+
+
+def test_without_a_second_centre_nothing_is_begun_and_with_too_few_rooms_there_is_no_sum(
+    live: SummedHouse,
+) -> None:
+    live.epoch(1, room_readings(1))
+    outcomes = live.epoch(2, room_readings(1), without=ROOMS[:2])
+    assert all("only 3 of 5" in each.missed[2] for each in outcomes.values())
+    live.spoils = lambda room, message: None if room == SECOND else message
+    outcomes = live.epoch(3, room_readings(1))
+    assert all("did not answer in time" in each.missed[3] for each in outcomes.values())
+    assert len(live.estimates) == 1
+
+
+def test_the_second_centre_answers_one_list_an_epoch_also_after_a_restart(live: SummedHouse) -> None:
+    """A first centre that asks again, for a list without one room, would know that one's message by subtraction."""
+    passed: list[FromCentre] = []
+    live.spoils = lambda room, message: passed.append(message) or message if room == SECOND else message
+    live.epoch(1, room_readings(1))
+    second = live.second
+    assert second is not None
+    (halves,) = (each for each in passed if isinstance(each, Passed))
+    (asked,) = (each for each in passed if isinstance(each, Wanted))
+    terms = live.rounds[ROOMS[0]].terms
+    fewer = replace(asked, members=terms.as_bits(range(1, 5)))
+    (objected,) = second.hear(fewer)  # what it added up is forgotten
+    assert isinstance(objected, Objected)
+    for restart in (False, True):
+        if restart:
+            live.start_second()
+            assert live.second is not None
+            second = live.second
+        assert second.hear(halves) == []
+        with pytest.raises(VeilnetError, match="answered before"):
+            second.hear(fewer)
+    short = replace(asked, epoch=2, members=terms.as_bits(range(3)))
+    live.spoils = lambda _, message: None if isinstance(message, Wanted) else message
+    live.epoch(2, room_readings(1))
+    with pytest.raises(VeilnetError, match="4 are needed"):
+        second.hear(short)
+    live.spoils = lambda _, message: message
+    live.epoch(3, room_readings(1))
+    live.until_estimated(3)
+
+
+def test_halves_of_a_rooms_own_make_are_no_others(live: SummedHouse) -> None:
+    """A first centre that has the halves of three rooms made by itself would see the fourth one's message."""
+    made = sealed_box(bytes(32), bytes(16), lambda count: bytes(count))
+    answers: list[FromAgent] = []
+
+    def forged(_: str, message: FromCentre) -> FromCentre:
+        if isinstance(message, Passed):
+            return replace(message, boxes=[message.boxes[0], *[made] * 4])
+        return message
+
+    live.spoils = forged
+    live.lies = lambda room, message: answers.append(message) or [message] if room == SECOND else [message]
+    outcomes = live.epoch(1, room_readings(1))
+    assert not any(isinstance(each, Added) for each in answers)
+    assert all(not each.sent for each in outcomes.values())
+
+
+def test_a_stream_has_no_sums_by_halves(tmp_path: Path) -> None:
+    summed_plan(stream=True).save(tmp_path)
+    document = tmp_path / "center.json"
+    seals = {party: Seal(party.encode().ljust(32, b".")) for party in (*ROOMS, SECOND)}
+    with CentreStore(tmp_path / "estimates.sqlite") as store:
+        centre = Centre(store, seals, TOPICS)
+        with pytest.raises(InvalidPlan, match="rounds"):
+            centre.take_up(document.read_bytes(), document)
+
+
+def test_a_second_centre_that_was_away_is_asked_again(live: SummedHouse) -> None:
+    """What it was asked while it was away is lost; it says hello when it is back."""
+    lost: list[FromCentre] = []
+
+    def away(room: str, message: FromCentre) -> FromCentre | None:
+        if room != SECOND or not isinstance(message, Passed | Wanted) or len(lost) == 2:
+            return message
+        lost.append(message)
+        if len(lost) == 2:
+            live.start_second()
+        return None
+
+    live.spoils = away
+    outcomes = live.epoch(1, room_readings(1))
+    assert len(lost) == 2
+    assert all(each.sent for each in outcomes.values())
+    assert live.estimates[0].estimate.missing == ()
