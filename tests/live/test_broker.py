@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from helpers.brokers import Client, eventually, require_mosquitto
+from helpers.said import says
 from live.conftest import AGENTS
 from veilnet._core.errors import MissingExtra, VeilnetError
 from veilnet.cli import _mosquitto
 from veilnet.cli._mosquitto import Broker
-from veilnet.live.broker import BrokerPlan, access_list, configuration
+from veilnet.live.broker import LARGEST_PACKET, BrokerPlan, access_list, configuration, largest_packet
+from veilnet.live.connection import Connection
+from veilnet.live.home_assistant import discovery_payload
 from veilnet.live.keys import Authority, Credentials, KeyFolder, make_keys
+from veilnet.live.neighbours import Publication
 from veilnet.live.topics import Topics, identity
 
 TOPICS = Topics()
@@ -40,6 +45,60 @@ def test_messages_and_acknowledgements_pass(broker: Broker, keys: KeyFolder) -> 
         assert eventually(lambda: centre.received == [("veilnet/messages/K=C3=BCche=2F=2B", b"z")])
         assert centre.publish(TOPICS.acks("Küche/+"), b"1") in TAKEN
         assert eventually(lambda: agent.received == [("veilnet/acks/K=C3=BCche=2F=2B", b"1")])
+
+
+class Talking(Connection):
+    """A centre that hears itself."""
+
+    said: list[str]
+    answered: list[int]
+
+    def subscriptions(self) -> list[str]:
+        return [TOPICS.estimates]
+
+    def answer(self, mid: int) -> None:
+        self.answered.append(mid)
+
+
+def test_what_is_too_large_for_the_broker_is_left_out_and_ends_no_connection(
+    broker: Broker, keys: KeyFolder
+) -> None:
+    said: list[str] = []
+    centre = Talking(keys.centre, (broker.host, broker.port), said.append)
+    centre.answered = []
+
+    def turned(done: Callable[[], bool]) -> bool:
+        return eventually(lambda: done() or bool(centre.turn(0.01)) or done())
+
+    try:
+        assert turned(lambda: centre.connected)
+        assert centre.publish([Publication(TOPICS.estimates, "x" * 5000)]) == 0
+        says(said[-1], TOPICS.estimates, "5000", "live keys")
+        number = centre.publish([Publication(TOPICS.estimates, "x" * 4800)])
+        assert turned(lambda: number in centre.answered and len(centre.arrived) == 1)
+        assert not [words for words in said if "ended" in words]
+    finally:
+        centre.hang_up()
+
+
+def test_the_largest_packet_has_room_for_an_estimate_of_all() -> None:
+    """Of 80 public parameters, in the longest numbers, with every one of 1,000 agents missing."""
+    agents, labels = [f"agent number {k} 🛰" for k in range(1000)], [f"warmth {k} ü" for k in range(80)]
+    number = -1.2345678901234567e-100
+    table = {
+        "epoch": 2**62, "time": "2026-11-19T00:00:00Z", "plan": "f" * 64, "revision": 10**6,
+        "estimates": {each: {"value": number, "deviation": number, "unit": "kW m²/s"} for each in labels},
+        "covariance": [[number] * len(labels)] * len(labels), "missing": agents, "contradicting": agents,
+        "outside": labels, "drifted": [], "newest": True, "delayed": False,
+        "published": "2026-11-19T00:00:00.000000Z", "signature": "f" * 128,
+    }  # fmt: skip
+    described = discovery_payload(
+        TOPICS, labels, ["kW m²/s"] * len(labels), "0.2.0", digits=dict.fromkeys(labels, 6)
+    )
+    largest = largest_packet(agents, labels)
+    assert len(json.dumps(table, ensure_ascii=False).encode()) < largest
+    assert len(described.encode()) < largest
+    assert largest_packet(["kitchen"], ["warmth"]) == LARGEST_PACKET
 
 
 def test_an_agent_writes_to_no_topic_but_its_own(broker: Broker, keys: KeyFolder) -> None:

@@ -9,7 +9,7 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,13 @@ def _keys(
     renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
     who may do what are written again, and agents that left the plan may do nothing any more.
     """
-    from veilnet.live.broker import BrokerPlan, write_configuration
+    from veilnet.live.broker import BrokerPlan, largest_packet, write_configuration
     from veilnet.live.keys import LOOPBACK, KeyFolder, make_keys
     from veilnet.live.seals import make_seals
     from veilnet.live.topics import SECOND, Topics
 
     topics = Topics(root)
-    agents, groups = _agents(plan)
+    agents, groups, labels = _agents(plan)
     hosts, readers = tuple(host or LOOPBACK), tuple(reader or ())
     if second or KeyFolder(out).agent(SECOND).folder.exists():
         if not groups or SECOND in agents:
@@ -112,7 +112,8 @@ def _keys(
     made = make_keys(out, agents, hosts=hosts, readers=readers, days=days, standby=standby)
     make_seals(made.keys, agents, readers, groups)
     written = write_configuration(
-        made.keys.broker, BrokerPlan(agents, topics, readers), folder=folder, port=port,
+        made.keys.broker, BrokerPlan(agents, topics, readers, largest_packet=largest_packet(agents, labels)),
+        folder=folder, port=port,
         address=None if host else "127.0.0.1", persistence=persistence,
     )  # fmt: skip
     if json:
@@ -130,8 +131,8 @@ def _keys(
         tell(sentence)
 
 
-def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-    """(the names of the agents in a plan, those whose messages are added up)."""
+def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]], Sequence[str]]:
+    """(the names of the agents in a plan, those whose messages are added up, its public parameters)."""
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.plan_archives import is_archive
     from veilnet.io.plan_files import CENTRE
@@ -139,12 +140,13 @@ def _agents(plan: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     from veilnet.plans.plan import Plan
 
     if is_archive(plan):
-        members = Plan.load(plan).members
-        together = {each.summed.members for each in members.values() if each.summed is not None}
-        return list(members), sorted(together)
+        found = Plan.load(plan)
+        together = {each.summed.members for each in found.members.values() if each.summed is not None}
+        return list(found.members), sorted(together), found.network.public_rows
     file = plan / CENTRE if plan.is_dir() else plan
     fusion = fusion_of(sealed_bytes(file), file)
-    return list(senders(fusion)), [tuple(each.members) for each in sums_of(fusion).values()]
+    groups = [tuple(each.members) for each in sums_of(fusion).values()]
+    return list(senders(fusion)), groups, fusion.model.labels
 
 
 def _second(
@@ -349,7 +351,7 @@ def _backup(
     from veilnet.live.status import copy_store, kind_of
 
     if base(kind_of(store)) == base(KIND):
-        raise InvalidRequest(f"{store}: is an agent's store, and is not copied. {NO_COPIES}")
+        raise InvalidRequest(f"{store}: an agent's store is not copied: {NO_COPIES}")
     copy_store(store, copy)
     tell(f"{copy} is what {store} was at one moment.")
 

@@ -30,6 +30,16 @@ ON_ITS_WAY = 256  # messages that an agent sends before any is acknowledged
 LARGEST_PACKET = 65536 + 1024  # bytes: a message of 65,536, its topic and its head
 
 
+def largest_packet(agents: Sequence[str], labels: Sequence[str]) -> int:
+    """Bytes of the largest message: of an agent, or of an estimate (or its description) that names all of them.
+
+    labels: of the public parameters.
+    """
+    names = sum(len(each.encode()) + 4 for each in agents)
+    described = sum(6 * len(each.encode()) + 1200 for each in labels)
+    return max(LARGEST_PACKET, 2 * names + described + 26 * len(labels) ** 2 + 4096)
+
+
 @dataclass(frozen=True)
 class BrokerPlan:
     """What a broker has to know of a network.

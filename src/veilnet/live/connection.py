@@ -19,6 +19,7 @@ from veilnet.live.keys import Credentials
 from veilnet.live.neighbours import Publication
 
 MOST_AT_ONCE = 2000  # messages in one transaction
+_HEAD = 64  # bytes of a packet beside its topic and content
 _PAUSE = (0.2, 5.0)  # seconds between attempts to connect: the first, and at most
 
 
@@ -47,6 +48,7 @@ class Connection:
         self._said = ""
         self._pause, self._again = _PAUSE[0], 0.0
         self._explained = False  # it was said why there is no connection
+        self._largest = 0  # bytes that the broker takes at once; 0 where it does not say
         self.connected = False
 
     def _new_client(self) -> SteadyClient:
@@ -89,11 +91,20 @@ class Connection:
             self.read(timeout)
 
     def publish(self, publications: Iterable[Publication]) -> int:
-        """Say something; without a connection it is left unsaid. The number of the last."""
+        """Say something; the number of the last. 0: without a connection, or too large, it is left unsaid."""
         mid = 0
         if self.connected and self._client is not None:
             for each in publications:
-                mid = self._client.publish(each.topic, each.payload, qos=each.qos, retain=each.retain).mid
+                payload = each.payload if isinstance(each.payload, bytes) else each.payload.encode()
+                size = len(each.topic) + len(payload) + _HEAD
+                if 0 < self._largest < size:  # it would hang up, and again each time
+                    self.tell(
+                        f"{each.topic}: left out {size} bytes, the broker takes {self._largest}: run 'veilnet live "
+                        "keys' again, and restart the broker"
+                    )
+                    mid = 0
+                    continue
+                mid = self._client.publish(each.topic, payload, qos=each.qos, retain=each.retain).mid
         return mid
 
     def acknowledge(self) -> None:
@@ -160,8 +171,9 @@ class Connection:
         self._pause = min(2 * self._pause, _PAUSE[1])
         self.lose()
 
-    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         self._explained = reason.is_failure
+        self._largest = getattr(properties, "MaximumPacketSize", 0)
         if reason.is_failure:
             self.tell(f"the broker refuses the centre: {reason}")
         else:

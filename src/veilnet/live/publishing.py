@@ -68,7 +68,14 @@ class Publisher:
         left = list(self._on_its_way.values())
         if self._newest is not None and self._newest not in left:
             left.append(self._newest)
-        self._on_its_way = {self._say(each): each for each in left}
+        self._on_its_way.clear()
+        for each in left:
+            self._send(each)
+
+    def _send(self, each: Publication) -> None:
+        number = self._say(each)
+        if number:  # of what is too large there is none
+            self._on_its_way[number] = each
 
     def confirm(self, number: int) -> None:
         """The broker has what was said by this number, or will never take it."""
@@ -92,4 +99,4 @@ class Publisher:
             said = Publication(topic, self._signer.payload(table), retain=newest)
             self._newest = said if newest else self._newest
             for each in (said, *self._neighbours.tell(table)):
-                self._on_its_way[self._say(each)] = each
+                self._send(each)

@@ -33,7 +33,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_bytes
 from veilnet.io.signing import make_key, read_public_key, read_secret_key
 from veilnet.live.keys import Credentials, KeyFolder
-from veilnet.live.messages import MOST_BYTES, Malformed, Seal
+from veilnet.live.messages import Malformed, Seal
 from veilnet.live.topics import SECOND, Topics, identity
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _BYTES = 32
 _SIGNATURE = 64
+_LARGEST = 2**24  # bytes of an estimate: of 500 public parameters, or a million agents that are missing
 _REPEATS = 1000  # estimates back that a reader knows again
 _SIGNED = re.compile(rb'(?s:(\{.*)), "signature": "([0-9a-f]{128})"\}')
 
@@ -211,7 +212,7 @@ class EstimateReader:
         """
         from cryptography.exceptions import InvalidSignature
 
-        found = _SIGNED.fullmatch(payload) if len(payload) <= MOST_BYTES else None
+        found = _SIGNED.fullmatch(payload) if len(payload) <= _LARGEST else None
         if found is None:
             raise Malformed("malformed")
         body = found[1] + b"}"
