@@ -29,10 +29,12 @@ from veilnet.designs.worst import worst_ceilings, worst_limits
 from veilnet.io._sealed import digest, seal
 from veilnet.io.proof_files import PROOF
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound import proof as proof_module
 from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import lifted_form, lifted_sum
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import (
+    Piece,
     Rapidities,
     RapidityTheorem,
     half_of,
@@ -323,6 +325,48 @@ def test_both_questions_against_exhaustive_search() -> None:
     most = exhaustive(network, allowed=allowed)
     assert most <= other.proof.privacy["g"] <= 1.02 * most
     assert other.gap == pytest.approx(other.proof.privacy["g"] / other.privacy["g"] - 1)
+
+
+def sharp(place: int, sharper: float) -> vn.Network:
+    """A network of which one agent errs so many times less than the others."""
+    plain = kind_of(place)
+    noise = {agent: plain.R.block(i) / (sharper**2 if i == 1 else 1) for i, agent in enumerate(plain.agents)}
+    prior = vn.Prior(covariance=np.eye(3))
+    return vn.Network(dict(plain.observe), noise, dict(plain.public), dict(plain.private), prior)
+
+
+@pytest.mark.parametrize("sharper", [1e3, 1e4])
+def test_where_doubles_cannot_tell_32_digits_do(sharper: float, tmp_path: Path) -> None:
+    """One agent a million times as sharp: rounding of doubles exceeds what the inequality holds by."""
+    network = sharp(0, sharper)
+    verdict = vn.check(network)
+    free, limit = verdict.ceiling["g0"], verdict.limit["g0"]
+    plan = vn.design(network, privacy=free + 0.3 * (limit - free))
+    assert plan.gap < 0.02
+    assert plan.proof is not None
+    plan.save(tmp_path / "plan")
+    assert vn.Plan.load(tmp_path / "plan").gap == plan.gap
+    assert 0 < plan.proof.surplus(network) <= float(exact_surplus(network, plan.proof))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proof_module, "precise_surplus", lambda *_given: -np.inf)
+        assert not plan.proof.holds(network)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_32_digits_and_40_agree_on_what_holds(
+    proved: list[vn.Plan], monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """Doubles are made to be unsure of everything; claims lie on both sides of what the rapidities prove."""
+    plan = proved[place]
+    assert plan.proof is not None
+    monkeypatch.setattr(Piece, "surplus", lambda *_given: -np.inf)
+    held = []
+    for factor in (0.5, 0.99, 1.0, 1 + 1e-5, 1.05, 2.0):
+        claim = replace(plan.proof, loss=plan.proof.loss * factor)
+        held.append(claim.holds(plan.network))
+        assert held[-1] == (float(exact_surplus(plan.network, claim)) > 0), factor
+    assert held[2]
+    assert not held[-1]
 
 
 def test_a_statement_beyond_the_optimum_is_refused(proved: list[vn.Plan]) -> None:

@@ -33,9 +33,9 @@ class TwofoldRecheck:
         self._network = network
         self._sent = sent
         # Only a choice of coordinates: any invertible matrix gives the same errors, a good one keeps their digits.
-        self._change = np.linalg.inv(network.raw_triangle)
-        self._raw_information = self._prior() + self._sent_information(mechanisms(network, {}))
-        if not np.max(np.abs(self._raw_information.high - np.eye(network.L))) < 0.5:
+        self.change = np.linalg.inv(network.raw_triangle)
+        self.raw_information = self.prior() + self._sent_information(mechanisms(network, {}))
+        if not np.max(np.abs(self.raw_information.high - np.eye(network.L))) < 0.5:
             raise NotObservable(
                 "observe: the readings and the prior determine some combination of x so poorly that rounding hides "
                 "it; add an agent that sees it, give a prior, or take it out of x"
@@ -43,42 +43,52 @@ class TwofoldRecheck:
 
     @cached_property
     def _left_information(self) -> Twofold:
-        return self._prior() + self._sent_information(self._sent)
+        return self.prior() + self._sent_information(self._sent)
 
     def growth(self, rows: Array, weak: float) -> float:
         """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
-        asked = Twofold.of(rows / np.max(np.abs(rows))) @ Twofold.of(self._change)
-        before = _error(self._raw_information, asked)
-        left = self._left_information + self._raw_information * Twofold.of(np.full((1, 1), weak))
-        grown = (_error(left, asked) - before) / before
+        asked = Twofold.of(rows / np.max(np.abs(rows))) @ Twofold.of(self.change)
+        before = error_of(self.raw_information, asked)
+        left = self._left_information + self.raw_information * Twofold.of(np.full((1, 1), weak))
+        grown = (error_of(left, asked) - before) / before
         return float(grown.high[0])
 
-    def _prior(self) -> Twofold:
+    def prior(self) -> Twofold:
+        """J0."""
         prior = self._network.prior
         if prior is None:
             return Twofold.zeros((self._network.L, self._network.L))
         if prior.given == "covariance":
             covariance = prior.covariance
             assert covariance is not None
-            return -_bordered_complement(Twofold.of(covariance), Twofold.of(self._change))
+            return -bordered_complement(Twofold.of(covariance), Twofold.of(self.change))
         scale = _power_of_two(1.0 / np.sqrt(np.maximum(np.diag(prior.information), np.finfo(float).tiny)))
         unit = prior.information * scale[:, None] * scale
         values, vectors = np.linalg.eigh(unit)
         known = vectors[:, values > _NO_INFORMATION * len(values) * max(float(values[-1]), 1.0)]
         if known.shape[1] == len(values):
             known = np.eye(len(values))
-        half = Twofold.of(known.T / scale) @ Twofold.of(self._change)
+        half = Twofold.of(known.T / scale) @ Twofold.of(self.change)
         kept = Twofold.of(known.T) @ Twofold.of(unit) @ Twofold.of(known)
         return half.T @ (kept @ half)
+
+    def informations(self) -> Twofold:
+        """H_i'R_i^-1 H_i of every agent, (agents, L, L), noises independent."""
+        network = self._network
+        found = Twofold.zeros((network.S, network.L, network.L))
+        for group in network.blocks.groups:
+            observed = Twofold.of(group.take(network.H)) @ Twofold.of(self.change)
+            found[group.agents] = -bordered_complement(Twofold.of(network.R.stack(group)), observed)
+        return found
 
     def _sent_information(self, sent: Mechanisms) -> Twofold:
         """Σ H'C'(C R C' + Θ)^-1 C H."""
         network = self._network
         parts = _independent if network.R.independent else _joint
         total = Twofold.zeros((network.L, network.L))
-        for covariance, observed in parts(network, sent, Twofold.of(self._change)):
+        for covariance, observed in parts(network, sent, Twofold.of(self.change)):
             if observed.shape[-2]:
-                complement = _bordered_complement(covariance, observed)
+                complement = bordered_complement(covariance, observed)
                 total = total - (complement if complement.high.ndim == 2 else complement.total())
         return total
 
@@ -114,7 +124,7 @@ def _joint(network: Network, sent: Mechanisms, change: Twofold) -> Iterator[tupl
     yield covariance, seen
 
 
-def _bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
+def bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
     """-B'M^-1 B for a positive semidefinite M, or a stack of them; repeated rows are dropped."""
     diagonal = np.diagonal(matrix.high, axis1=-2, axis2=-1)
     scale = _power_of_two(1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))[..., None]
@@ -133,7 +143,7 @@ def _bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
     return rest
 
 
-def _error(information: Twofold, rows: Twofold) -> Twofold:
+def error_of(information: Twofold, rows: Twofold) -> Twofold:
     """tr(A J^-1 A'), by elimination with the largest pivot first."""
     size = information.shape[0]
     rest = stack_blocks([[information, rows.T], [rows, Twofold.zeros((rows.shape[0], rows.shape[0]))]])

@@ -145,7 +145,7 @@ class RapidityAscent:
 
     def __init__(self, form: LiftedForm, asked: tuple[int, ...], proportions: Array, policies: int) -> None:
         self._informations, self._policies = form.informations, policies
-        private = private_vectors(form, asked)
+        private = private_vectors([form.private[j] for j in asked])
         self._rows = private.shape[1] // form.size
         self._basis = self.basis = in_proportion(private, proportions)
         self._private = private @ self._basis

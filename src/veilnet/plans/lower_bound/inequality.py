@@ -22,6 +22,7 @@ class Inequality(ABC):
 
     form: LiftedForm
     asked: tuple[int, ...]
+    rounding: float = _EPS
 
     @abstractmethod
     def _surplus(self, grown: float, kept: dict[int, float]) -> float:
@@ -33,7 +34,7 @@ class Inequality(ABC):
 
     def surplus(self, loss: float, privacy: Mapping[int, float]) -> float:
         """By how much the inequality holds, rounding and the slack of the form deducted."""
-        spoilt = (1.0 + self.form.slack) * (1.0 + 64 * _EPS * self.form.conditioning)
+        spoilt = (1.0 + self.form.slack) * (1.0 + 64 * self.rounding * self.form.conditioning)
         found = self._surplus((1.0 + loss) * spoilt, {j: (1.0 + privacy[j]) / spoilt for j in self.asked})
         return found if np.isfinite(found) else -np.inf
 

@@ -13,6 +13,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import lifted_form
+from veilnet.plans.lower_bound.precise import precise_surplus
 from veilnet.plans.lower_bound.rapidity import Rapidities, RapidityTheorem
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
@@ -79,6 +80,9 @@ class Proof(Frozen):
             theorem = self.theorem(network)
             asked = dict(zip(theorem.asked, self.privacy.values(), strict=True))
             with np.errstate(all="ignore"):
-                return theorem.surplus(self.loss, asked)
+                found = theorem.surplus(self.loss, asked)
+                if found > 0 or self.common is not None or not isinstance(theorem, RapidityTheorem):
+                    return found
+                return precise_surplus(network, theorem, self.loss, self.privacy, self.mixed)
         except (ValueError, np.linalg.LinAlgError):
             return -np.inf

@@ -34,7 +34,7 @@ every v ≠ 0, the theorem holds: the v of step (1) lies in a piece, and v'A v >
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,10 +119,9 @@ def public_columns(public: Array, count: int) -> Array:
     return columns.reshape(-1, count)
 
 
-def private_vectors(form: LiftedForm, asked: tuple[int, ...]) -> Array:
-    """g_j as vectors on R^L ⊗ R^r, one a row."""
-    rows = [form.private[j] for j in asked]
-    found = np.zeros((len(rows), form.size, sum(map(len, rows))))
+def private_vectors(rows: Sequence[Array]) -> Array:
+    """g_j, from the G_j asked, as vectors on R^L ⊗ R^r, one a row."""
+    found = np.zeros((len(rows), rows[0].shape[1], sum(map(len, rows))))
     start = 0
     for place, each in enumerate(rows):
         found[place, :, start : start + len(each)] = each.T
@@ -138,11 +137,17 @@ def in_proportion(private: Array, proportions: Array) -> Array:
 
 
 class RapidityTheorem(Inequality):
-    """The theorem with its rapidities put in: what is left is one inequality in β and the c_j."""
+    """The theorem with its rapidities put in: what is left is one inequality in β and the c_j.
 
-    def __init__(self, form: LiftedForm, asked: tuple[int, ...], given: Rapidities) -> None:
-        self.form, self.asked = form, asked
-        private = private_vectors(form, asked)
+    ``rounding`` is what one operation may be off by, relative. With less than doubles have it is a guess, for
+    :func:`.precise.precise_surplus` to confirm.
+    """
+
+    def __init__(
+        self, form: LiftedForm, asked: tuple[int, ...], given: Rapidities, rounding: float = _EPS
+    ) -> None:
+        self.form, self.asked, self.given, self.rounding = form, asked, given, rounding
+        private = private_vectors([form.private[j] for j in asked])
         length, rows = form.size, private.shape[1] // form.size
         half, proportions = given.half, given.proportions
         m = len(form.public)
@@ -156,17 +161,19 @@ class RapidityTheorem(Inequality):
             raise ValueError("rapidities: the tanh of half of each should be below 1")
         if len(given.cuts) and given.cuts.shape[1:] != (length * rows,):
             raise ValueError(f"rapidities: each cut should have {length * rows} numbers")
-        signs, basis = sides_of(given), in_proportion(private, proportions)
+        self.signs, basis = sides_of(given), in_proportion(private, proportions)
         lines = np.concatenate([private[:1] / proportions[0], given.cuts.reshape(-1, length * rows)]) @ basis
         owner = given.weights[:, 0]
-        self._pieces = [
-            _Piece(form, private, basis, each, _products(lines, given.weights[owner == place], signs[place]))
+        self.pieces = [
+            Piece(
+                form, private, basis, each, _products(lines, given.weights[owner == place], self.signs[place])
+            )
             for place, each in enumerate(half)
         ]
 
     def at(self, loss: float, privacy: Mapping[int, float]) -> Array:
         """A on the v in proportion, for β and c_j = 1 + p_j, products taken off; of the piece where it is least."""
-        found = [piece.at(*self._of(loss, privacy))[0] for piece in self._pieces]
+        found = [piece.at(*self._of(loss, privacy))[0] for piece in self.pieces]
         return min(found, key=lambda each: float(np.linalg.eigvalsh(each)[0]))
 
     def _of(self, loss: float, privacy: Mapping[int, float]) -> tuple[float, Array]:
@@ -174,8 +181,9 @@ class RapidityTheorem(Inequality):
 
     def _surplus(self, grown: float, kept: dict[int, float]) -> float:
         least = np.inf
-        for piece in self._pieces:
-            least = min(least, piece.surplus(grown, np.array([kept[j] for j in self.asked])))
+        for piece in self.pieces:
+            asked = np.array([kept[j] for j in self.asked])
+            least = min(least, piece.surplus(grown, asked, self.rounding))
             if not least > 0:
                 break  # one piece that is not proved is enough
         return least
@@ -183,7 +191,7 @@ class RapidityTheorem(Inequality):
     def hidden(self, loss: float, privacy: Mapping[int, float], count: int) -> list[Array]:
         """As :meth:`Inequality.hidden`, of the pieces of which least is proved."""
         found = []
-        for piece in self._pieces:
+        for piece in self.pieces:
             values, vectors = np.linalg.eigh(piece.at(*self._of(loss, privacy))[0])
             wide = (piece.basis @ vectors[:, :count]).T.reshape(-1, self.form.size, piece.rows)
             found += [
@@ -208,7 +216,7 @@ def _products(lines: Array, weights: Array, signs: Mapping[int, float]) -> tuple
     return total, size
 
 
-class _Piece:
+class Piece:
     """A of one piece with its rapidities put in."""
 
     def __init__(
@@ -224,7 +232,7 @@ class _Piece:
         known = basis.T @ np.kron(form.information, np.eye(self.rows)) @ basis
         columns = public_columns(form.public, half.shape[1] // len(form.public))
         both = np.concatenate([cross, columns], axis=1)
-        best = cho_solve(cho_factor(main), both)
+        self._best = best = np.asarray(cho_solve(cho_factor(main), both))
         # With W = best (I; E) everything below is exact whatever ``best`` is, so its rounding costs nothing.
         self._size = basis.shape[1]
         self._fixed = known - taken - products[0]
@@ -232,12 +240,14 @@ class _Piece:
         self._sizes = float(np.linalg.norm(known) + np.linalg.norm(taken)) + products[1]
         self._amplified = form.conditioning * (form.size * (half.shape[1] + self.rows) + len(form.observe))
 
+    def chosen(self, grown: float) -> tuple[Array, Array]:
+        """(F, E) on the v in proportion."""
+        answer = self._answer(grown)
+        return np.asarray(self._best @ np.concatenate([np.eye(self._size), answer])), answer
+
     def at(self, grown: float, kept: Array) -> tuple[Array, float]:
         """(A less the products, the sizes of what it was added up from)."""
-        n = self._size
-        seen = self._pairs[n:, n:]
-        spare = grown * np.eye(len(seen)) - (seen + seen.T) / 2
-        answer = np.linalg.solve(spare, self._pairs[n:, :n])
+        n, answer = self._size, self._answer(grown)
         both = np.concatenate([np.eye(n), answer])
         crossed = (self._pairs[:, :n].T @ both) + answer.T @ (self._pairs[:, n:].T @ both)
         spent = both.T @ self._squares @ both
@@ -251,10 +261,21 @@ class _Piece:
         )
         return np.asarray((matrix + matrix.T) / 2), sizes + float(np.linalg.norm(hidden))
 
-    def surplus(self, grown: float, kept: Array) -> float:
-        """λ_min(A less the products), less what rounding may have added to it."""
+    def lowest(self, grown: float, kept: Array) -> tuple[float, float]:
+        """(λ_min(A less the products), what roundings of a relative 1 may have added to it)."""
         seen = self._pairs[self._size :, self._size :]
         if not float(np.linalg.eigvalsh((seen + seen.T) / 2)[-1]) < grown:
-            return -np.inf
+            return -np.inf, 0.0
         matrix, sizes = self.at(grown, kept)
-        return float(np.linalg.eigvalsh(matrix)[0] - 16 * _EPS * self._amplified * sizes)
+        return float(np.linalg.eigvalsh(matrix)[0]), 16 * self._amplified * sizes
+
+    def surplus(self, grown: float, kept: Array, rounding: float = _EPS) -> float:
+        """λ_min(A less the products), less what rounding may have added to it."""
+        lowest, sizes = self.lowest(grown, kept)
+        return lowest - rounding * sizes
+
+    def _answer(self, grown: float) -> Array:
+        """E."""
+        seen = self._pairs[self._size :, self._size :]
+        spare = grown * np.eye(len(seen)) - (seen + seen.T) / 2
+        return np.asarray(np.linalg.solve(spare, self._pairs[self._size :, : self._size]))
