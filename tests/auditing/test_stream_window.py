@@ -80,6 +80,18 @@ def test_a_memory_longer_than_the_lead_is_no_contradiction(monkeypatch: pytest.M
     assert "fail" not in [row.verdict for row in rows]
 
 
+@pytest.mark.parametrize(("claimed", "verdict"), [(1.0, "ok"), (1.02, "fail"), (0.98, "warn")])
+def test_a_steady_state_that_is_off_by_two_percent_is_found(
+    claimed: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that already tells more than a whole stream was said to; one that tells less may be too short."""
+    network = stream_network(4)
+    found = stream_world.Filtered.error
+    monkeypatch.setattr(stream_world.Filtered, "error", lambda *asked: claimed * found(*asked))
+    rows = window_rows(StreamWorld(network), noisy_stream_plan(network).sanitizers)
+    assert {row.verdict for row in rows} == {verdict}
+
+
 def test_what_is_known_of_the_beginning_is_forgotten_with_a_lead() -> None:
     """A first x that is known exactly tells nothing of a window that begins later."""
     network = stream_network(4, prior=vn.Prior(covariance=1e-6 * np.eye(3), mean=5 * np.ones(3)))
