@@ -258,6 +258,7 @@ def test_what_is_asked_of_every_direction_has_a_gap_too(tmp_path: Path) -> None:
     assert vn.Plan.load(tmp_path / "plan").gap == plan.gap
 
 
+@pytest.mark.small_search(False)
 def test_secrets_of_several_rows_have_a_gap_and_no_claim_beyond_what_was_asked() -> None:
     """Any change of length 1, AUC 0.7. A proof about more than was asked says nothing of the plan."""
     network = two_rows(1, 4)
