@@ -164,7 +164,7 @@ def _public(model: StreamModel, public: Array, errors: list[Array], steps: Seque
     public = public + model.public_expected
     found = Estimate.of_rows(
         model, public, keys,
-        lambda row: (errors[row], steps[row].estimable, steps[row].pattern.agents("silent")),
+        lambda row: (errors[row], steps[row].estimable, steps[row].pattern.silent_agents),
     )  # fmt: skip
     if not found.set_estimable.all():
         public[~found.estimable] = np.nan

@@ -19,7 +19,7 @@ start say, the whole covariance is carried on, and looked at again some rows lat
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -33,9 +33,9 @@ from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covari
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.steady import MessageSystem, updated
-from veilnet.centre.streams.fading import Fading
 from veilnet.centre.streams.model import FilterRow
 from veilnet.centre.streams.steps import MOST_ROWS, CarriedError, SteadyRow, Step
+from veilnet.centre.streams.together import Ahead, Together, rows_ahead, together
 
 # A steady state is believed when one more row changes it by less than this part; a change of it below the next is
 # none, so that what is stated is exact to a few times as much.
@@ -45,6 +45,7 @@ _ROUNDING = 1e-14
 _LOOK_AGAIN = 16  # rows, after which an error is held against a steady state again, and its change cut
 _MOST_OF_IT = 0.75  # of the state, that a change may have directions in
 _MORE = 16  # directions that rows may add to a change before it is cut to what counts
+_FAR = 1e4  # of the variances in a steady state: beyond it, rows are taken one by one
 _NEWTON_STEPS = 3  # each doubles the digits of a steady state
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
 _STILL_VAGUE = 1e-3
@@ -88,6 +89,8 @@ class Gains:
         self._rows = Bounded[FilterRow](MOST_ROWS)
         self._steady: dict[Hashable, SteadyRow | None] = {}
         self._sudden: dict[float, Array] = {}
+        self._ahead: dict[int, Ahead] = {}
+        self._everything = np.ones(len(model.public), bool)
         # memories may be far larger than the x that they are made of
         of_x = np.any(model.public != 0, axis=0)
         self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
@@ -95,7 +98,7 @@ class Gains:
     def first(self, pattern: Hashable) -> Step:
         """The step of row 1."""
         mean, before = self.model.first(pattern)
-        return self._whole(replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean), before)
+        return self._whole(replace(self.row(pattern), transition=np.zeros(before.shape), drive=mean), before)
 
     def after(self, step: CarriedError, pattern: Hashable, moved: Array | None = None) -> Step:
         """The step of the row after one; ``moved`` is L of a change of X in it by N(0, LL') besides."""
@@ -103,7 +106,7 @@ class Gains:
         if near is not None and step.settled and pattern == near.row.pattern and moved is None:
             assert near.step is not None
             return near.step
-        row = self._row(pattern)
+        row = self.row(pattern)
         made = self._changed(step, near, row, moved) if near is not None else None
         if made is None:
             before = row.transition @ step.error @ row.transition.T + row.noise
@@ -117,33 +120,45 @@ class Gains:
                 made = self._count_from(self.steady(chosen), made)
         return made
 
-    def faded(self, step: CarriedError, fading: Fading, rows: int) -> CarriedError:
-        """The error so many rows of the steady pattern after a row, ``fading`` what they make of it."""
-        near = step.near
-        assert near is not None
-        assert near.step is not None
-        factor, middle = _cut(near.units, fading.factor(rows), fading.middle_after(rows))
-        count = factor.shape[1]
-        if not count:
-            return near.step
-        shown = self.model.public @ factor
+    def together(self, step: CarriedError, state: Array, numbers: Array) -> Together | None:
+        """What the rows after one give at once; None where they are to be taken one by one.
+
+        numbers: (rows, numbers), not a number where a message did not arrive; nobody missed a reading.
+        """
+        near = self.steady(self.model.everybody)
+        if near is None or np.any(np.diag(step.error) > _FAR * near.units**2):
+            return None
+        count = len(numbers)
+        if count not in self._ahead:
+            self._ahead[count] = rows_ahead(self.row(self.model.everybody), self.model.public, count)
+        return together(self._ahead[count], state, step.error, numbers, np.isfinite(numbers))
+
+    def carried(self, step: CarriedError, rows: Sequence[FilterRow], found: Together) -> CarriedError:
+        """The error after some rows that were taken together, which came after one."""
+        last = rows[-1]
+        alike = next((k for k, row in enumerate(reversed(rows)) if row.pattern != last.pattern), len(rows))
+        if alike == len(rows) and step.pattern == last.pattern:
+            alike += step.alike
+        if alike >= _LOOK_AGAIN or last.pattern == self.model.everybody:
+            near = self.steady(last.pattern)
+            if near is not None and near.is_at(found.error, _SMALLEST):
+                assert near.step is not None
+                return near.step
         return CarriedError(
-            near.row, *self.stated(near.public + shown @ middle @ shown.T), near=near, factor=factor,
-            middle=middle, cut=count, age=step.age + rows,
-            alike=rows + (step.alike if step.pattern == near.row.pattern else 0),
-        )  # fmt: skip
+            last, *self.stated(found.errors[-1]), whole=found.error, age=step.age + len(rows), alike=alike
+        )
 
     def steady(self, pattern: Hashable) -> SteadyRow | None:
         """The steady state of a pattern; None where there is none, or it cannot be computed."""
         if pattern not in self._steady:
             if len(self._steady) >= 16:
                 self._steady.clear()
-            self._steady[pattern] = self._steady_row(self._row(pattern))
+            self._steady[pattern] = self._steady_row(self.row(pattern))
         return self._steady[pattern]
 
     def stated(self, public: Array) -> tuple[Array, Booleans]:
         """(covariance, which of them are known at all) of the public rows, from their covariance."""
-        estimable = np.ones(len(public), bool)
+        estimable = self._everything
         if self.model.vague:
             estimable = np.diag(public) < self._vague * np.sum(self.model.public**2, axis=1)
             public[~estimable], public[:, ~estimable] = np.nan, np.nan
@@ -177,7 +192,8 @@ class Gains:
             self._sudden[times] = enters @ vectors[:, kept] * np.sqrt(values[kept])
         return self._sudden[times]
 
-    def _row(self, pattern: Hashable) -> FilterRow:
+    def row(self, pattern: Hashable) -> FilterRow:
+        """What a pattern makes of a row, numbers counted as rounded."""
         return self._rows.get(pattern, partial(self._rounded_row, pattern))
 
     def _rounded_row(self, pattern: Hashable) -> FilterRow:
@@ -218,7 +234,7 @@ class Gains:
         cross = before @ observe.T
         news = observe @ cross + self._floor / np.outer(spread, spread)
         found = SteadyRow(
-            row, made.gain * spread[row.arrived], before, made.error, public @ made.error @ public.T, public,
+            row, made.gain * spread[row.arrived], before, made.error, public @ made.error @ public.T,
             spread, observe, cross, news, units,
         )  # fmt: skip
         found.step = replace(self._whole(row, before), near=found, factor=np.zeros((len(before), 0)))

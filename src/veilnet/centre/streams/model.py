@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,10 @@ class Pattern:
         silent[place] = True
         return Pattern(bytes(silent), self.missed)
 
-    def agents(self, which: str) -> Integers:
-        """Places of the agents that are ``silent`` or ``missed``."""
-        return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))
+    @cached_property
+    def silent_agents(self) -> Integers:
+        """Their places."""
+        return np.flatnonzero(np.frombuffer(self.silent, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,7 @@ class StreamModel(StateSpace):
         return kept @ self.start_mean, kept @ self.start @ kept + drawn
 
     def _without_reading(self, pattern: Pattern) -> list[str]:
-        return [self.agents[place] for place in pattern.agents("missed").tolist()]
+        return [self.agents[place] for place in np.flatnonzero(np.frombuffer(pattern.missed, dtype=bool))]
 
     def words(self) -> tuple[object, ...]:
         """What another model of the same messages has to share to the letter."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from veilnet._core.bounded import Bounded
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.streams.fading import Responses, shown_by_rows
 from veilnet.centre.streams.model import FilterRow
 
 MOST_ROWS = 1024  # patterns that are remembered
@@ -113,7 +112,6 @@ class SteadyRow:
     observe: C of all numbers there are, each in units ``spread`` of its deviation here, (m, n).
     cross:  P C' and ``news`` C P C' + R of these.
     units:  deviations of X, as far as rounding lets them be known.
-    shown:  the public rows.
     """
 
     row: FilterRow
@@ -121,7 +119,6 @@ class SteadyRow:
     before: Array
     after: Array
     public: Array
-    shown: Array
     spread: Array
     observe: Array
     cross: Array
@@ -130,13 +127,9 @@ class SteadyRow:
     step: Step | None = None
     _places: Bounded[tuple[Integers, ...]] = field(default_factory=lambda: Bounded(MOST_ROWS))
 
-    @cached_property
-    def responses(self) -> Responses | None:
-        """What rows of this pattern show of what the state was before them; None where numbers are exact."""
-        assert self.step is not None
-        return shown_by_rows(
-            self.step.forward, self.row.transition, self.row.observe, self.step.news, self.shown
-        )
+    def is_at(self, error: Array, part: float) -> bool:
+        """Whether an error after a row is the steady one, up to a part of the deviations of X."""
+        return bool(np.all(np.abs(error - self.after) <= part * np.outer(self.units, self.units)))
 
     def places(self, row: FilterRow) -> tuple[Integers, ...]:
         """Numbers that arrive here or in a row; of these, the ones here, those in the row, only here, only there."""

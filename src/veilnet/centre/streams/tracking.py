@@ -1,6 +1,8 @@
 """The filter at work: from messages, row after row, to estimates of the state.
 
-Rows in which everybody sent, once errors have settled, are taken many at a time; every other row for itself.
+Rows in which everybody sent, once errors have settled, are taken many at a time by the steady filter, others some at
+a time by :mod:`veilnet.centre.streams.together`. A row in which a reading was missed or a message contradicts the
+model is taken for itself, and so are all where the state is large or somebody looks back.
 
 Messages that contradict the model are found before they enter the filter. What is new in a row, the numbers that
 arrived less what the rows before make of them, is Gaussian with the covariance ``news`` of its
@@ -44,7 +46,6 @@ from veilnet.centre.contradictions import (
     limit_of,
     read_rate,
 )
-from veilnet.centre.streams.fading import Fading
 from veilnet.centre.streams.gains import Gains
 from veilnet.centre.streams.model import FilterRow, Pattern, StreamModel
 from veilnet.centre.streams.steps import CarriedError, Stated, Step
@@ -56,6 +57,8 @@ _ROOM = 2.0  # of the limit of a test: what is farther off in one row is no chan
 # contradictions of an agent that may be sudden changes, without so many quiet rows between two of them
 _BELIEVED = 8
 _QUIET = 64
+_NUMBERS_TOGETHER = 160  # of some rows, that are worth a Cholesky factor
+_LARGE_STATE = 256  # above it, errors that change little are carried on as changes of the steady one
 _SMALL_STATE = 48  # above it, a product per row costs less than doubling over rows
 
 
@@ -92,6 +95,7 @@ class Tracker:
         self.step: CarriedError | None = None
         self.state: Array = np.zeros(model.size)
         self._ahead = _FEWEST_AT_ONCE
+        self._together = 1 << int(np.clip(np.log2(_NUMBERS_TOGETHER / max(1, len(model.observe))), 2, 6))
         self._fast: tuple[Step, Filter | None] | None = None
         self._refused: dict[int, tuple[int, int]] = {}  # agent -> how often of late, and in which row last
 
@@ -113,11 +117,15 @@ class Tracker:
         drawn = np.zeros(states.shape)
         steps: list[Stated] = []
         doubts: list[Contradiction] = []
-        place, doubtful = 0, False
+        place, singly = 0, 0  # rows that are to be taken one by one
         while place < len(stacked):
-            count = 0 if doubtful else self._rows_alike(silent[place:], missed[place:], fading=not pulls)
+            count = 0 if singly else self._rows_alike(silent[place:], missed[place:])
             rows = slice(place, place + count)
-            if count:
+            if not count and not singly and not pulls:
+                count, singly = self._some(
+                    stacked[place:], silent[place:], missed[place:], public[place:], steps
+                )
+            elif count:
                 left_out = self.gate is not None and not self.gate.keep
                 # what is too far off to be added up is left out, with the states after it
                 with np.errstate(over="ignore", invalid="ignore") if left_out else nullcontext():
@@ -125,11 +133,11 @@ class Tracker:
                         stacked[rows], public[rows], steps, (states[rows], drawn[rows]) if pulls else None
                     )
                 # what comes after a row that fails is worked out in vain
-                doubtful = taken < count
-                self._ahead = _FEWEST_AT_ONCE if doubtful else min(2 * self._ahead, _ROWS_AT_ONCE)
+                singly = int(taken < count)
+                self._ahead = _FEWEST_AT_ONCE if singly else min(2 * self._ahead, _ROWS_AT_ONCE)
                 count = taken
             if not count:
-                count, doubtful = 1, False
+                count, singly = 1, max(0, singly - 1)
                 pattern = Pattern.of(silent[place], missed[place])
                 found = self._one(pattern, stacked[place], drawn[place] if pulls else None)
                 doubts += [self._contradiction(place, each) for each in found]
@@ -142,24 +150,44 @@ class Tracker:
             self.rows += count
         return Tracked(public, states, steps, drawn, doubts)
 
-    def _rows_alike(self, silent: Booleans, missed: Booleans, *, fading: bool) -> int:
-        """How many of these rows can be taken at once: all come in the pattern of the steady state that is near.
-
-        fading: whether the error may still differ from the steady one.
-        """
+    def _rows_alike(self, silent: Booleans, missed: Booleans) -> int:
+        """How many of these rows can be taken as steady: the filter is, and all come in its pattern."""
         step = self.step
-        if step is None or step.near is None:
+        if step is None or step.near is None or not step.settled:
             return 0
-        most = self._ahead
-        if not step.settled:
-            found = step.near.responses if fading and step.near.row.anew == () else None
-            most = 0 if found is None else min(len(found.seen), most)
-        silent, missed = silent[:most], missed[:most]
+        silent, missed = silent[: self._ahead], missed[: self._ahead]
         pattern = step.near.row.pattern
         usual, unread = (np.frombuffer(each, dtype=bool) for each in (pattern.silent, pattern.missed))
-        alike = np.asarray(((silent == usual) & (missed == unread)).all(axis=1))
-        count = len(alike) if alike.all() else int(np.argmin(alike))
+        count = _until(np.all((silent == usual) & (missed == unread), axis=1))
         return count if count >= _FEW_ROWS else 0
+
+    def _some(
+        self, stacked: Array, silent: Booleans, missed: Booleans, public: Array, steps: list[Stated]
+    ) -> tuple[int, int]:
+        """Take in some rows together, whoever sent; how many, and how many are to be taken one by one then."""
+        step = self.step
+        if step is None or len(self.state) > _LARGE_STATE:
+            return 0, 0
+        most = self._together
+        while most > _until(~np.any(missed[:most], axis=1)):
+            most //= 2
+        if most < _FEW_ROWS:
+            return 0, 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.gains.together(step, self.state, stacked[:most])
+        if found is None:
+            return 0, most
+        unread = self.model.everybody.missed
+        rows = [self.gains.row(Pattern(each.tobytes(), unread)) for each in silent[:most]]
+        if self.gate is not None:
+            passing = _until(found.distances <= [self.gate.least(row) for row in rows])
+            if passing < most:
+                count = self._some(stacked[:passing], silent[:passing], missed[:passing], public, steps)[0]
+                return count, passing - count + 1
+        public[:most] = found.public
+        steps += [Stated(row, *self.gains.stated(each)) for row, each in zip(rows, found.errors, strict=True)]
+        self.state, self.step = found.state, self.gains.carried(step, rows, found)
+        return most, 0
 
     def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> list[DoubtedMessage]:
         """Take in a row; whose messages contradict the model."""
@@ -226,11 +254,9 @@ class Tracker:
         states = self._steadily(steady, centred)
         public[:] = states @ self.model.public.T
         new = centred[:0]
-        if back is not None or self.gate is not None or not step.settled:
+        if back is not None or self.gate is not None:
             earlier = np.concatenate([self.state[None, :], states[:-1]]) @ steady.ahead.T
             new = centred - earlier - steady.row.observe @ steady.row.drive
-        if not step.settled:
-            return self._fading(step, states, public, new, steps)
         if self.gate is not None:
             failing = self.gate.failing(steady, new)
             states = states[: failing[0][0]] if failing else states
@@ -240,26 +266,6 @@ class Tracker:
             self.state, self.step = states[-1].copy(), steady
         steps += [steady] * len(states)
         return len(states)
-
-    def _fading(
-        self, step: CarriedError, states: Array, public: Array, new: Array, steps: list[Stated]
-    ) -> int:
-        """The same where the error after the row before, of ``step``, is not the steady one."""
-        near = step.near
-        assert near is not None
-        assert near.responses is not None
-        fading = Fading(near.responses, step.factor, step.middle, new)
-        count = len(new)
-        if self.gate is not None:
-            near_enough = fading.distances <= self.gate.least(near.row)
-            count = count if near_enough.all() else int(np.argmin(near_enough))
-        if count:
-            public += fading.moved
-            for covariance in near.public + fading.public[:count]:
-                steps.append(Stated(near.row, *self.gains.stated(covariance)))
-            self.state = states[count - 1] + fading.state(count)
-            self.step = self.gains.faded(step, fading, count)
-        return count
 
     def _steadily(self, step: Step, centred: Array) -> Array:
         """The states of the steady filter in these rows."""
@@ -281,6 +287,11 @@ class Tracker:
                 quick = Filter(step.forward, np.concatenate([step.gain, step.constant[:, None]], axis=1))
             self._fast = step, quick
         return self._fast[1]
+
+
+def _until(alike: Booleans) -> int:
+    """How many of these are true before one is not."""
+    return len(alike) if alike.all() else int(np.argmin(alike))
 
 
 def patterns(model: StreamModel | SumModel, stacked: Array) -> tuple[Booleans, Booleans]:
