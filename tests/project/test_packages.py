@@ -160,6 +160,22 @@ def test_actions_are_pinned_by_commit_and_say_their_version() -> None:
         assert re.fullmatch(r" *- uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
+def test_continuous_integration_installs_what_tests_are_skipped_without() -> None:
+    there = {
+        "gcc",
+        "libc6-dev",
+        "g++",
+        "chromium",
+        "libatomic1",
+    }  # of GitHub's machine, whose browser is Chrome
+    named = re.compile(r"no [\w+ -]+: '(?:sudo )?apt-get install ([a-z0-9 +-]+)' brings")
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    needed = {package for text in texts for names in named.findall(text) for package in names.split()} - there
+    assert needed > {"libmosquitto-dev"}
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        assert {"mosquitto", *needed} <= set(path.read_text(encoding="utf-8").split()), path.name
+
+
 def test_the_paper_is_cited_with_its_authors() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "Arbitrarily Strong Utility-Privacy Tradeoff in Multi-Agent Systems" in citation
