@@ -199,6 +199,8 @@ def test_an_owner_reads_that_masks_hide_what_is_bare_and_what_one_helper_undoes(
     said = capfd.readouterr().out
     assert "sees sums alone" in said
     assert "sees all messages" not in said
+    assert "veilnet agent" in said
+    assert "veilnet sanitize" not in said
 
 
 def test_a_centre_that_makes_memories_begin_anew_again_and_again_learns_little() -> None:

@@ -119,7 +119,7 @@ class Notes:
                     "of their own; --within should be less than half a sampling step"
                 )
             if file.simulated:
-                _say(f"{file.simulated} messages of {agent} were made with --seed: NOT private")
+                _say(f"{file.simulated} messages of {agent} were made with --seed or --summed: NOT private")
 
     def _hardly_aligned(self, key: RowKey) -> str:
         """What to say where most rows hold one agent's message: every estimate is true, and hardly one of use."""

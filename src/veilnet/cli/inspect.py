@@ -99,7 +99,10 @@ def command(
         for line in filter(None, (found, promise, which, distrust or trusted, *agreed.lines, released)):
             tell(line)
         if not (found.alarms or distrust or agreed.objection or released):
-            tell_next("sanitize", sanitizer, "--in", "readings.csv", "--out", "messages.csv")
+            if found.summed:  # its messages are for the sum alone, and a bare one is refused
+                tell_next("agent", sanitizer, "--broker", "mqtts://HOST:8883", "--cert", "KEYS", "--begin")
+            else:
+                tell_next("sanitize", sanitizer, "--in", "readings.csv", "--out", "messages.csv")
     if pin:
         _pin(sanitizer, content, found.alarms, distrust, say=not json)
     return 1 if found.alarms or distrust or agreed.objection or (released and released.problems) else 0
