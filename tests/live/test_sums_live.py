@@ -22,7 +22,16 @@ from veilnet.live.agent import LiveAgent
 from veilnet.live.fusions import sums_of
 from veilnet.live.sum_desk import SumDesk
 from veilnet.sums.rehearsal import Rehearsal
-from veilnet.sums.terms import FromAgent, FromCentre, Hello, SealedShares, Sharing, SumRefused, Survivors
+from veilnet.sums.terms import (
+    Ended,
+    FromAgent,
+    FromCentre,
+    Hello,
+    SealedShares,
+    Sharing,
+    SumRefused,
+    Survivors,
+)
 
 
 @pytest.fixture
@@ -109,6 +118,16 @@ def test_too_few_rooms_give_no_estimate_and_all_say_so(live: SummedHouse) -> Non
     ledgers = [live.agents[room].store.ledger() for room in ROOMS[2:]]
     assert [each.releases for each in ledgers] == [1, 1, 1]
     assert [each.epoch for each in ledgers] == [2, 2, 2]
+
+
+def test_what_the_centre_says_of_an_epoch_is_no_line_of_the_rooms_own(live: SummedHouse) -> None:
+    """A lying centre writes what it likes, and the room's owner reads it: in one line, without escapes."""
+    lie = "\r\x1b[2J\nveilnet agent: 900 releases" + 10_000 * "."
+    live.spoils = lambda _, message: replace(message, why=lie) if isinstance(message, Ended) else message
+    outcomes = live.epoch(1, room_readings(1))
+    for each in outcomes.values():
+        assert each.missed[1].isprintable()
+        assert len(each.missed[1]) <= 500
 
 
 def test_a_room_without_a_reading_drops_out_before_it_masks(live: SummedHouse) -> None:

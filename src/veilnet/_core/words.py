@@ -39,6 +39,11 @@ def join_names(names: Sequence[str], *, names_shown: int = 6, each: Callable[[st
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 
+def foreign(text: str, most: int = 500) -> str:
+    """What somebody else wrote, in one line: nothing in it moves a cursor, or looks like a line of one's own."""
+    return "".join(each if each.isprintable() else "?" for each in text[:most])
+
+
 def counted(count: int, what: str) -> str:
     """``1 number``, ``2 numbers``."""
     return f"{count} {what}{'' if count == 1 else 's'}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from veilnet._core.words import foreign
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.broker import ON_ITS_WAY
 from veilnet.live.connecting import Address, make_client, nonsense
@@ -181,7 +182,7 @@ class Sender:
             if receipt.store == self._store.id:
                 self._store.settle(receipt.kept, [sequence for sequence, _ in receipt.refused])
                 for sequence, reason in receipt.refused[:8]:
-                    self._tell(f"the centre will not take message {sequence}: {reason}")
+                    self._tell(f"the centre will not take message {sequence}: {foreign(reason)}")
             elif (
                 not receipt.kept and not receipt.refused
             ):  # it is there again, and may have lost what was on its way

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from veilnet._core.errors import InvalidPlan
+from veilnet._core.words import foreign
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.connecting import Address
 from veilnet.live.keys import Credentials
@@ -218,7 +219,7 @@ class SumRounds(Rounds[SumAgent]):
                 elif isinstance(found, Agreed):
                     self._publish(self.agent.reveal(found))
                 elif isinstance(found, Ended):
-                    return found.why or (why and f"this agent is not in the sum: {why}")
+                    return foreign(found.why) or (why and f"this agent is not in the sum: {why}")
         except (SumRefused, InvalidPlan) as refusal:  # a list with names that are nobody's, too
             return str(refusal)
 
@@ -260,7 +261,7 @@ class HalvesRounds(Rounds[SplittingAgent]):
             deadline = time.monotonic() + self._patience
             while not isinstance(found := self._next(epoch, deadline), Ended):
                 pass
-            return found.why
+            return foreign(found.why)
         except (SumRefused, InvalidPlan) as refusal:
             return str(refusal)
 
