@@ -20,6 +20,7 @@ from veilnet import cli
 from veilnet._core.errors import InvalidRequest
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.io._json import plain
+from veilnet.io.audit_files import FORMAT
 from veilnet.io.template import house
 from veilnet.plans.fingerprint import plan_fingerprint
 
@@ -236,17 +237,23 @@ def test_a_row_that_no_audit_writes_is_one_clear_line(
     wrong: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = '"section": "s", "what": "w", "verdict": "ok"'
-    (folder / "audit.json").write_text(f'{{"rows": [{{{row}, {wrong}}}]}}')
+    (folder / "audit.json").write_text(f'{{"format": "{FORMAT}", "rows": [{{{row}, {wrong}}}]}}')
     assert run("plan", "--audit", "audit.json", "--no-frontier") == 2
     error = capsys.readouterr().err
-    assert "audit.json: " in error
+    says(error, "audit.json: ", "something else", "run the audit again")
     assert error.count("\n") == 1
+
+
+def test_an_audit_of_a_newer_veilnet_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "audit.json").write_text('{"format": "veilnet-audit/2", "rows": []}')
+    assert run("plan", "--audit", "audit.json", "--no-frontier") == 2
+    says(capsys.readouterr().err, "audit.json", "newer veilnet", "veilnet-audit/2", FORMAT)
 
 
 def test_figures_of_a_file_may_be_infinite_and_names_may_be_any(folder: Path) -> None:
     row: dict[str, Any] = {"section": "inf", "what": "nan", "verdict": "ok"}
     row |= {"promised": "inf", "found": 10**30, "interval": [0, "inf"]}
-    (folder / "audit.json").write_text(json.dumps({"rows": [row]}))
+    (folder / "audit.json").write_text(json.dumps({"format": FORMAT, "rows": [row]}))
     assert run("plan", "--audit", "audit.json", "--no-frontier") == 0
     section = read_page((folder / "report.html").read_text()).by_id("audit")
     assert section.all("table")[1].cells() == [["nan", "∞", "1e+30", "0 .. ∞", "✓ holds"]]

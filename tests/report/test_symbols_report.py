@@ -121,7 +121,7 @@ def test_the_command_writes_it_with_the_audit(plan: vn.SymbolPlan, tmp_path: Pat
     page = read_page((tmp_path / "report.html").read_text())
     assert len(page.by_id("audit").one("table").cells()) == len(json.loads(audit)["attacks"])
     assert "No attacker above the promise" in page.one("header").text
-    (tmp_path / "other.json").write_text('{"attacks": [{"private": 3}]}')
+    (tmp_path / "other.json").write_text('{"format": "veilnet-audit/1", "attacks": [{"private": 3}]}')
     asked = ["report", str(tmp_path / "plan"), "--out", str(tmp_path / "report.html"), "--audit"]
     assert run([*asked, str(tmp_path / "other.json")]) == 2
     with pytest.raises(InvalidRequest, match="audit"):

@@ -20,6 +20,7 @@ from veilnet.auditing.row import (
     shown_tables,
 )
 from veilnet.auditing.sections import Section, introduction
+from veilnet.io.audit_files import FORMAT
 from veilnet.model.doubts import Doubt, doubt_notes
 
 __all__ = [
@@ -107,6 +108,7 @@ class AuditReport:
     def to_dict(self) -> dict[str, Any]:
         """Every figure, as plain types."""
         return {
+            "format": FORMAT,
             "ok": self.ok,
             "false_alarm": self.false_alarm,
             "on_data": self.on_data,

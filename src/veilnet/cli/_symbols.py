@@ -243,6 +243,7 @@ def audit_symbols(
 
     commands: agent -> program that runs there, which must send what the plan says; these alone without a table.
     """
+    from veilnet.io.audit_files import FORMAT
     from veilnet.symbols.attackers import attack
     from veilnet.symbols.plan import SymbolPlan
 
@@ -266,7 +267,7 @@ def audit_symbols(
         if not json:
             _tell_attacks(found, drift, holds)
     if json:
-        print_json({"ok": ok, **shown})
+        print_json({"format": FORMAT, "ok": ok, **shown})
     return 0 if ok else 1
 
 

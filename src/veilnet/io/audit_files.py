@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
+from veilnet.io._formats import check_format
 from veilnet.io._json import parse, with_infinities
 from veilnet.io._reading import read_text
 
+FORMAT = "veilnet-audit/1"
 _WORDS = ("section", "what", "verdict")
 _FIGURES = ("promised", "found", "interval", "guessing", "raw", "sent")
 
@@ -18,17 +20,19 @@ def load_audit(path: Path) -> dict[str, Any]:
     """The content of the file, its rows checked for what every row has."""
     try:
         document = parse(read_text(path))
+        check_format(document.get("format"), FORMAT, InvalidRequest)
         if "attacks" in document and all(_is_attack(each) for each in document["attacks"]):
             return dict(document)
         rows = document["rows"]
         if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
             raise ValueError("rows")
-    except (ValueError, KeyError, TypeError) as error:
-        if type(error).__module__.startswith("veilnet"):
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InvalidNetwork):  # the file cannot be read at all
             raise
+        found = str(error) if isinstance(error, InvalidRequest) else "found something else"
         raise InvalidRequest(
-            f"{path}: expected what 'veilnet audit plan/ --json' writes, found something else; run the audit again, "
-            "or leave the file out"
+            f"{path}: expected what 'veilnet audit plan/ --json' writes; run the audit again, or leave the file out "
+            f"({found})"
         ) from error
     return {**document, "rows": [_with_figures(row) for row in rows]}
 
