@@ -180,6 +180,33 @@ def test_agents_that_do_not_determine_x_give_nothing_rather_than_something() -> 
     assert value == pytest.approx(fusion.estimate(sent).public[0], rel=1e-12)
 
 
+def test_a_split_writes_over_no_file_of_an_agent_and_goes_with_its_plan(tmp_path: Path) -> None:
+    def save(first: str) -> None:
+        rows = {first: [[1.0, 0.2]], "hall": [[0.3, 1.0]]}
+        prior = vn.Prior(np.eye(2))
+        network = vn.Network(rows, 0.5, {"level": [1, 0]}, {"gait": [0, 1]}, prior, resolution=0)
+        vn.design(network).save(folder, force=True)
+
+    folder = tmp_path / "plan"
+    save("center-1")
+    before = (folder / "center-1.json").read_bytes()
+    split = ["live", "split", str(folder), "--parts"]
+    assert run([*split, "2"]) != 0  # that is an agent's file
+    assert (folder / "center-1.json").read_bytes() == before
+    save("study")
+    assert run([*split, "3"]) != 0
+    assert run([*split, "2"]) == 0
+    assert [vn.Fusion.load(folder / f"center-{part}.json").agents for part in (1, 2)] == [
+        ("study",),
+        ("hall",),
+    ]
+    vn.Plan.load(folder)
+    save("attic")
+    assert sorted(path.name for path in folder.glob("*.json")) == [
+        "attic.json", "center.json", "hall.json", "plan.json"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", ["keys", "=mqtts://a:1/b", "keys=mqtt://a:1", "keys=mqtts:///b"])
 def test_a_part_is_a_folder_and_a_place(text: str) -> None:
     with pytest.raises(vn.InvalidRequest) as found:
@@ -234,7 +261,7 @@ def test_two_centres_and_a_merger_by_the_command_line(tmp_path: Path) -> None:
             with (tmp_path / "merged.jsonl").open("w") as merged, words.open("w") as beside:
                 arguments = ("live", "merge", tmp_path / "plan/center.json", *places, "--wait", "1h")
                 start(*arguments, stdout=merged, stderr=beside)
-            assert eventually(lambda: words.read_text().count("connected") == 2)  # history is not retained
+            assert eventually(lambda: words.read_text().count("connected") >= 2)  # history is not retained
             for file, *given in agents:
                 start("agent", tmp_path / file, *given)
 

@@ -158,7 +158,7 @@ def _folded(name: str) -> str:
 
 
 def look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[str]:
-    """Agents' files of older plans that the new one does not replace; an error if a foreign file is in the way."""
+    """Files of agents and parts that an older plan left; an error if a foreign file is in the way."""
     stale = []
     taken = {_folded(name) for name in new}
     for path in folder.glob("*.json"):
@@ -184,9 +184,12 @@ def _damaged_plan_file(path: Path) -> bool:
     return any(f'"{kind}/'.encode() in start for kind in _OURS)
 
 
-_REPLACED = {_formats.base(form) for form in (_formats.SANITIZER, _formats.PROOF, _formats.SYMBOL_AGENT)}
+_REPLACED = {
+    _formats.base(form)
+    for form in (_formats.SANITIZER, _formats.PROOF, _formats.SYMBOL_AGENT, _formats.CENTRE)
+}
 _OURS = {
     *_REPLACED,
-    *map(_formats.base, (_formats.PLAN, _formats.CENTRE, _formats.SYMBOL_PLAN, _formats.SYMBOL_CENTRE)),
+    *map(_formats.base, (_formats.PLAN, _formats.SYMBOL_PLAN, _formats.SYMBOL_CENTRE)),
     *_formats.NAMES_BEFORE[_formats.CENTRE],
 }
