@@ -218,7 +218,7 @@ def _lying(lie: str) -> Callable[[str, FromAgent], list[FromAgent]]:
             found: dict[str, list[FromAgent]] = {
                 "another key in mid-epoch": [message, Hello(LIAR, bytes(31) + b"\1", bytes(64))],
                 "shares that do not open": [
-                    replace(message, sealed=[box and bytes(92) for box in message.sealed])
+                    replace(message, sealed=[bytes(len(box)) for box in message.sealed])
                 ],
                 "no shares for anybody": [replace(message, sealed=[b""] * len(message.sealed))],
                 "another commitment": [replace(message, commitment=bytes(64))],

@@ -119,7 +119,7 @@ def test_the_second_centre_answers_one_list_an_epoch_also_after_a_restart(live: 
 
 def test_halves_of_a_rooms_own_make_are_no_others(live: SummedHouse) -> None:
     """A first centre that has the halves of three rooms made by itself would see the fourth one's message."""
-    made = sealed_box(bytes(32), bytes(16), lambda count: bytes(count))
+    made = sealed_box(bytes(32), bytes(16), bytes(12))
     answers: list[FromAgent] = []
 
     def forged(_: str, message: FromCentre) -> FromCentre:

@@ -274,7 +274,7 @@ def test_a_wrong_share_is_left_out_and_named_and_the_sum_is_right(attack: Attack
 def test_an_agent_whose_shares_do_not_open_is_named_by_all(attack: Attack) -> None:
     centre = attack.members.begin(1, silent=["room0"])
     liar = attack.members.agents["room0"].begin(1)
-    centre.take(replace(liar, sealed=[box[:-1] + b"\0" for box in liar.sealed]))
+    centre.take(replace(liar, sealed=[box and box[:-1] + b"\0" for box in liar.sealed]))
     assert attack.tell(centre, centre.close_sharing()) == ["room0"]
     assert all("the shares of 'room0' do not open" in attack.members.said[name] for name in NAMES[1:])
     with pytest.raises(TooFew):

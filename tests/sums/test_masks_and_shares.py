@@ -66,7 +66,7 @@ def test_signatures_are_those_of_the_rfc() -> None:
 
 
 def test_a_box_opens_with_its_key_alone_and_unchanged() -> None:
-    box = masks.sealed_box(bytes(32), b"content", seeded_bytes("nonce"))
+    box = masks.sealed_box(bytes(32), b"content", seeded_bytes("nonce")(12))
     assert masks.opened_box(bytes(32), box) == b"content"
     assert masks.opened_box(b"\x01" + bytes(31), box) is None
     assert masks.opened_box(bytes(32), box[:-1] + bytes([box[-1] ^ 1])) is None

@@ -17,10 +17,19 @@ from msgspec.structs import replace
 from helpers.said import says
 from helpers.sum_groups import make_terms, plain_sum, random_messages
 from veilnet._core.errors import InvalidPlan
+from veilnet.live.messages import MOST_BYTES
 from veilnet.sums.opening import SumEpoch, TooFew
 from veilnet.sums.rehearsal import Rehearsal, combinations_known
 from veilnet.sums.rounds import SumAgent
-from veilnet.sums.terms import MOST_MEMBERS, Masked, Roster, SumRefused, read_message, written_message
+from veilnet.sums.terms import (
+    MOST_MEMBERS,
+    Masked,
+    Roster,
+    Sharing,
+    SumRefused,
+    read_message,
+    written_message,
+)
 
 VECTORS = Path(__file__).parent / "vectors.json"
 
@@ -88,7 +97,12 @@ def test_as_many_as_the_threshold_allows_may_drop_out_at_one_point_and_no_more(s
 
 
 def test_more_members_than_one_message_to_a_broker_holds_are_refused() -> None:
-    make_terms(MOST_MEMBERS).in_rounds()
+    terms = make_terms(MOST_MEMBERS).in_rounds()
+    members = Rehearsal(terms)
+    shares = members.agents["room0"].begin(1)
+    sharing = Sharing(1, terms.as_bits(range(MOST_MEMBERS)), [bytes(12) + shares.sealed[1]] * MOST_MEMBERS)
+    for message in (shares, sharing):
+        assert len(written_message(message)) < MOST_BYTES - 64
     with pytest.raises(InvalidPlan) as refusal:
         make_terms(MOST_MEMBERS + 1).in_rounds()
     says(refusal, "'all'", MOST_MEMBERS, MOST_MEMBERS + 1, "smaller groups")
@@ -158,6 +172,8 @@ def test_a_centre_takes_each_message_once_and_of_this_epoch_alone() -> None:
         centre.take(replace(centre.shares[0], commitment=bytes(64)))
     with pytest.raises(SumRefused, match="malformed"):
         centre.take(replace(centre.shares[0], wrapped=b""))
+    with pytest.raises(SumRefused, match="malformed"):  # would make what room1 gets too large for a broker
+        centre.take(replace(centre.shares[0], sealed=[b"", bytes(60_000), b""]))
     with pytest.raises(SumRefused, match="epoch 1 in epoch 2"):
         SumEpoch(members.terms, 2).take(centre.shares[0])
     messages = random_messages(members.terms, np.random.default_rng(0))

@@ -10,15 +10,15 @@ What has to hold, and why it does:
 - *A mask is as good as uniform, and used once.* :func:`key_stream` is ChaCha20's key stream under a seed of 32 bytes
   that no other use has, whole 64-bit words; modulo 2^k of a uniform word is uniform, k <= 64.
 - *What is sealed for one agent is for no other.* :func:`sealed_box` is authenticated encryption under a key of the
-  pair, the epoch and the direction. Its nonce is random all the same, so that an agent whose disk was set back to an
-  earlier day does not use one twice.
+  pair, the epoch and the direction. Its nonce is new in each run all the same, so that an agent whose disk was
+  set back to an earlier day does not use one twice.
 - *Adding is exact.* NumPy's unsigned 64-bit words wrap modulo 2^64, and 2^k divides 2^64: sums may wrap as often as
   they like before the last reduction modulo 2^k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -40,14 +40,14 @@ except ImportError:
     raise missing_extra("secure sums need their packages", "live") from None
 
 __all__ = [
-    "KEY_BYTES", "Ed25519PrivateKey", "Ed25519PublicKey", "Words", "X25519PrivateKey", "agreed_key", "expanded",
-    "key_stream", "keyed_hash", "opened_box", "sealed_box", "summed_streams", "verified",
+    "KEY_BYTES", "NONCE", "Ed25519PrivateKey", "Ed25519PublicKey", "Words", "X25519PrivateKey", "agreed_key",
+    "expanded", "key_stream", "keyed_hash", "opened_box", "sealed_box", "summed_streams", "verified",
 ]  # fmt: skip
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 KEY_BYTES = 32
 _HASH = SHA256()
-_NONCE = 12  # bytes
+NONCE = 12  # bytes
 _START = bytes(16)  # counter and nonce of a key stream: zero, since no seed is used twice
 
 
@@ -87,16 +87,15 @@ def summed_streams(plus: Sequence[bytes], minus: Sequence[bytes], count: int) ->
     return np.asarray(total(plus) - total(minus))
 
 
-def sealed_box(key: bytes, content: bytes, draw: Callable[[int], bytes]) -> bytes:
-    """Bytes that only the key opens; nobody else can make or change one."""
-    nonce = draw(_NONCE)
+def sealed_box(key: bytes, content: bytes, nonce: bytes) -> bytes:
+    """Bytes that only the key opens; nobody else can make or change one. The nonce, new for this key, comes first."""
     return nonce + ChaCha20Poly1305(key).encrypt(nonce, content, None)
 
 
 def opened_box(key: bytes, box: bytes) -> bytes | None:
     """What was sealed; None where the key does not open it."""
     try:
-        return ChaCha20Poly1305(key).decrypt(box[:_NONCE], box[_NONCE:], None)
+        return ChaCha20Poly1305(key).decrypt(box[:NONCE], box[NONCE:], None)
     except (InvalidTag, ValueError):
         return None
 

@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.errors import VeilnetError
 from veilnet._core.words import join_names
 from veilnet.sums.masks import KEY_BYTES, Words, summed_streams
-from veilnet.sums.rounds import TAG_BYTES, mark_of, mask_seed, opened_secret, seeds_under
+from veilnet.sums.rounds import SEALED_BYTES, TAG_BYTES, mark_of, mask_seed, opened_secret, seeds_under
 from veilnet.sums.shamir import BYTES, PRIME, rebuilt
 from veilnet.sums.terms import (
     NO_READING,
@@ -97,6 +97,8 @@ class SumEpoch:
         elif isinstance(message, SealedShares):
             good = len(message.sealed) == size and len(message.wrapped) == size * KEY_BYTES
             good = good and len(message.commitment) == 2 * KEY_BYTES
+            # a longer one would keep what it is put into from the member that it is for
+            good = good and all(len(box) in (0, SEALED_BYTES) for box in message.sealed)
             # of a stream all have to be there
             good = good and (
                 message.since == 0 or (self.terms.threshold == size and message.since <= self.epoch)
@@ -134,10 +136,11 @@ class SumEpoch:
             )
         self.present = frozenset(present)
         bits = self.terms.as_bits(present)
+        marks = {number: mark_of(self.shares[number].commitment) for number in present}
         found = {}
         for number in sorted(present):
             sealed = [
-                self.shares[other].sealed[number] if other in present else b""
+                marks[other] + self.shares[other].sealed[number] if other in present else b""
                 for other in range(len(self.terms.members))
             ]
             found[self.terms.members[number]] = Sharing(self.epoch, bits, sealed)

@@ -9,7 +9,7 @@ Two agents agree on a key once per plan (X25519). From it and the epoch HKDF mak
 seal shares to each other, and a key for tags. So an epoch has no public-key operation. Each epoch an agent draws two
 secrets and shares them (:mod:`veilnet.sums.shamir`): ``own``, from which its own mask comes, and ``lock``, under
 which it leaves the epoch's roots with the centre. Long-lived keys are never revealed. The seed of a pair's mask is
-made of their root and of what both drew: each seals a hash of its commitment (``mark``) with its shares.
+made of their root and of what both drew: a hash of its commitment is the ``mark`` of each, and its boxes' nonce.
 
 What has to hold, and why it does:
 
@@ -52,6 +52,7 @@ from typing import NoReturn
 from veilnet._core.words import join_names
 from veilnet.sums.masks import (
     KEY_BYTES,
+    NONCE,
     Ed25519PublicKey,
     Words,
     X25519PrivateKey,
@@ -79,7 +80,7 @@ from veilnet.sums.terms import (
 
 TAG_BYTES = 16
 _SAID = 8  # bytes of a row's number
-_MARK = 16
+SEALED_BYTES = 2 * BYTES + _SAID + 16
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _said(row: int) -> bytes:
 
 def mark_of(commitment: bytes) -> bytes:
     """What an agent that committed to two secrets puts into the masks of this run."""
-    return hashlib.sha256(commitment).digest()[:_MARK]
+    return hashlib.sha256(commitment).digest()[:NONCE]
 
 
 def mask_seed(root: bytes, lower: bytes, higher: bytes) -> bytes:
@@ -201,7 +202,7 @@ class SumAgent(Party):
         for number, both in enumerate(shares):
             pair = pairs.get(number)
             key = b"" if pair is None else pair.up if number > self.number else pair.down
-            sealed.append(sealed_box(key, b"".join(both) + _said(since) + mark, self._draw) if key else b"")
+            sealed.append(sealed_box(key, b"".join(both) + _said(since), mark)[NONCE:] if key else b"")
             roots.append(bytes(KEY_BYTES) if pair is None else pair.root)
         self._now = _Epoch(epoch, own_key, since, pairs, shares[self.number], {self.number: mark})
         wrapped = seeds_under(lock_key, b"".join(roots))
@@ -224,14 +225,14 @@ class SumAgent(Party):
             pair = now.pairs.get(number)
             key = None if pair is None else pair.down if number > self.number else pair.up
             shares = None if key is None else opened_box(key, sharing.sealed[number])
-            if shares is None or len(shares) != 2 * BYTES + _SAID + _MARK:
+            if shares is None or len(shares) != 2 * BYTES + _SAID:
                 shut.add(number)
                 continue
             # of rows it is a lie, and no reason to wait for it
-            if shares[2 * BYTES : -_MARK] != _said(now.since):
+            if shares[2 * BYTES :] != _said(now.since):
                 (elsewhere if now.since else shut).add(number)
             now.held[number] = shares[:BYTES], shares[BYTES : 2 * BYTES]
-            now.marks[number] = shares[-_MARK:]
+            now.marks[number] = sharing.sealed[number][:NONCE]
         if shut:
             self._now = None
             raise Unopened(

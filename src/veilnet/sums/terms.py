@@ -165,7 +165,8 @@ class SealedShares(_Message, frozen=True, tag="shares"):
 
     since:      from which row on the agent's memory has all readings, of a stream (:data:`NO_READING` where it has
                 none of this one); 0 of rows. It is in each sealed box too.
-    sealed:     for each member, in order, its two shares, sealed for it; empty for the agent itself.
+    sealed:     for each member, in order, its two shares, sealed for it, without the nonce, which is made of the
+                commitment; empty for the agent itself.
     wrapped:    for each member the seed of the mask with it, under the second secret.
     commitment: to both secrets.
     """
@@ -179,7 +180,7 @@ class SealedShares(_Message, frozen=True, tag="shares"):
 
 
 class Sharing(_Message, frozen=True, tag="sharing"):
-    """Round 2: who sent shares, and those for this agent, by member, empty where there is none."""
+    """Round 2: who sent shares, and those for this agent with their nonces, by member, empty where there is none."""
 
     epoch: int
     present: bytes

@@ -28,6 +28,7 @@ import numpy as np
 
 from veilnet.sums.masks import (
     KEY_BYTES,
+    NONCE,
     Ed25519PublicKey,
     Words,
     X25519PrivateKey,
@@ -96,7 +97,7 @@ class SplittingAgent(Party):
         rest = self.terms.membership.residues(residues - summed_streams([seed], [], self.terms.numbers))
         halves = seed, rest.astype("<u8").tobytes()
         keys = (_key(key, k, epoch) for k, key in enumerate((self._first, self.agreed[self._second])))
-        boxes = [sealed_box(key, half, self._draw) for key, half in zip(keys, halves, strict=True)]
+        boxes = [sealed_box(key, half, self._draw(NONCE)) for key, half in zip(keys, halves, strict=True)]
         return Halved(epoch, self.agent, *boxes)
 
 
