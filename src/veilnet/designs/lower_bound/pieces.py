@@ -28,6 +28,7 @@ Aim: TypeAlias = Callable[[float], tuple[float, Array]]
 
 _STEP = 1e-5  # of finite differences, relative
 _MOST_LOGARITHM = 100.0
+_LEAST_FRACTION = 1e-9  # less proves nothing, and a long step of a search would divide by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +228,7 @@ class Pieces:
 
         def value(x: Array) -> tuple[float, Array]:
             fraction, logs = float(np.exp(x[-1])), x[count:-1]
-            if not (fraction < SETTINGS.most_fraction and np.all(logs < _MOST_LOGARITHM)):
+            if not (_LEAST_FRACTION < fraction < SETTINGS.most_fraction and np.all(logs < _MOST_LOGARITHM)):
                 return np.inf, x
             t, weights = x[:count].reshape(shape), np.exp(logs)
             parts = self._ascent.parts(t)
