@@ -96,6 +96,17 @@ def shake_hands(server: Credentials, client: Credentials, host: str = "127.0.0.1
     return ""
 
 
+def test_a_failed_handshake_leaves_no_socket_open(keys: KeyFolder) -> None:
+    """The client of MQTT shakes hands itself, and forgets the socket where that fails."""
+    ours, theirs = socket.socketpair()
+    context = keys.centre.client_context()
+    waiting = context.wrap_socket(ours, server_hostname="localhost", do_handshake_on_connect=False)
+    theirs.close()  # a broker that ends
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        waiting.do_handshake()
+    assert waiting.fileno() == -1
+
+
 def test_a_client_knows_its_broker(keys: KeyFolder, tmp_path: Path) -> None:
     agent = keys.agent("kitchen")
     assert shake_hands(keys.broker, agent) == ""

@@ -47,6 +47,18 @@ _RENEW = timedelta(days=30)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+class _ClosedAfterFailure(ssl.SSLSocket):
+    """A socket that a failed handshake closes: the client of MQTT would leave it open."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        """As of every socket."""
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
 @dataclass(frozen=True)
 class Credentials:
     """The folder of one party: its certificate, its secret key, and the authority it trusts."""
@@ -97,6 +109,7 @@ class Credentials:
             )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.sslsocket_class = _ClosedAfterFailure
         try:
             context.load_verify_locations(self.authority)
             context.load_cert_chain(self.certificate, self.key)
