@@ -8,7 +8,7 @@ with matrices and covariances of the noise that do not depend on who sends, and 
 numbers that arrived, row after row, and RR' = S_a P S_a' + Cov(noise_a), R lower. Then w = R^-1 (z_a - expected) is
 what the filter finds new in row after row, whitened. With V = R^-1 Cov(z_a, y), the filter's estimate of u_k is what
 was expected of it plus V'w over the numbers up to row k alone, its error what it was less V'V over these. So a row
-costs a part of a few products of matrices, whoever is missing in it.
+costs its part of a few products of matrices, in whatever way it lacks messages.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Tracker:
     def _some(
         self, stacked: Array, silent: Booleans, missed: Booleans, public: Array, steps: list[Stated]
     ) -> tuple[int, int]:
-        """Take in some rows together, whoever sent; how many, and how many are to be taken one by one then."""
+        """Take in some rows together, whatever arrived; how many, and how many are to be taken one by one then."""
         step = self.step
         if step is None or len(self.state) > _LARGE_STATE:
             return 0, 0
