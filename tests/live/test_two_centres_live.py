@@ -17,6 +17,7 @@ from helpers.summed_house import ROOMS, SummedHouse, room_readings, summed_plan
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.randomness import noise_source
 from veilnet.centre.fusion import Fusion
+from veilnet.live import halves_desk
 from veilnet.live.centre import Centre
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.messages import Seal
@@ -45,6 +46,15 @@ def test_the_estimate_has_the_bits_of_the_plain_sum(live: SummedHouse) -> None:
     np.testing.assert_array_equal(made.estimate.public, expected.public)
     assert made.estimate.missing == ()
     assert all(agent.store.ledger().releases == 1 for agent in live.agents.values())
+
+
+def test_halves_of_many_go_in_several_messages(live: SummedHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[FromCentre] = []
+    monkeypatch.setattr(halves_desk, "_BYTES_AT_ONCE", 150)  # two
+    live.spoils = lambda _, message: (isinstance(message, Passed) and passed.append(message)) or message
+    outcomes = live.epoch(1, room_readings(1))
+    assert all(each.sent for each in outcomes.values())
+    assert [each.members for each in passed if isinstance(each, Passed)] == [[0, 1], [2, 3], [4]]
 
 
 def test_groups_each_have_their_sum_and_a_room_that_is_away_is_missing(tmp_path: Path) -> None:

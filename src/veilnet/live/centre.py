@@ -33,7 +33,7 @@ from veilnet.live.fusions import (
 from veilnet.live.halves_desk import HalvesDesk
 from veilnet.live.intake import DRIFT, Intake, TakenMessage
 from veilnet.live.messages import SHORT, Malformed, Message, Receipt, Seal, as_ranges
-from veilnet.live.sum_desk import EndedSum, SumDesk
+from veilnet.live.sum_desk import Desk, EndedSum, SumDesk
 from veilnet.live.topics import SECOND, Topics
 from veilnet.sums.terms import FromAgent, SumRefused, Terms, read_message, written_message
 
@@ -88,7 +88,7 @@ class _Plan:
     fusion: AnyFusion
     estimator: Estimator
     watch: SymbolWatch | None
-    desk: SumDesk | HalvesDesk | None
+    desk: Desk | None
 
 
 class Centre:
@@ -225,7 +225,7 @@ class Centre:
             watch, self._symbols[plan[:SHORT]] = SymbolWatch(fusion), fusion.centre.agents
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made, watch, desk)
 
-    def _new_desk(self, plan: str, fusion: AnyFusion) -> SumDesk | HalvesDesk:
+    def _new_desk(self, plan: str, fusion: AnyFusion) -> Desk:
         """Where sums are added up: by rounds, or, where there is a second centre, by halves."""
         if self._topics.sums(SECOND) not in self._members:
             return SumDesk(plan, sums_of(fusion), self._wait)

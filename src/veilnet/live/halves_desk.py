@@ -7,7 +7,7 @@ whose halves do not open; then it is asked for the sum of the others. Half of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,14 +16,13 @@ from veilnet._core.errors import InvalidReading
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.centre.sum_parts import SumParts
-from veilnet.live.sum_desk import KEYS_AT_ONCE, EndedSum, terms_of, values_of
+from veilnet.live.sum_desk import KEYS_AT_ONCE, Desk, EndedSum, terms_of, values_of
 from veilnet.live.topics import SECOND
 from veilnet.sums.terms import (
     WORD,
     Added,
     Ended,
     FromAgent,
-    FromCentre,
     Halved,
     Hello,
     Objected,
@@ -58,7 +57,7 @@ class _Group:
         self.last = 0  # the newest epoch that is over
 
 
-class HalvesDesk:
+class HalvesDesk(Desk):
     """All groups of one plan; as :class:`~veilnet.live.sum_desk.SumDesk`, for members with two centres.
 
     key_of: terms, member -> what that member and this centre have, and nobody else.
@@ -67,6 +66,7 @@ class HalvesDesk:
     def __init__(
         self, plan: str, sums: Mapping[str, SumParts], wait: float, key_of: Callable[[Terms, str], bytes]
     ) -> None:
+        super().__init__()
         self._wait, self._key_of = wait, key_of
         self._of: dict[str, _Group] = {}
         self._seconds: dict[str, _Group] = {}
@@ -74,8 +74,6 @@ class HalvesDesk:
             group = _Group(terms, sums[name].grid)
             self._seconds[second_of(name)] = group
             self._of |= dict.fromkeys(terms.members, group)
-        self._ended: list[EndedSum] = []
-        self._out: list[tuple[str, FromCentre]] = []
 
     def take(self, agent: str, message: FromAgent, now: float) -> None:
         """Take in what an agent or the second centre says; SumRefused where it does not belong here."""
@@ -207,17 +205,5 @@ class HalvesDesk:
             group.halves.forget(epoch, number)
         del group.going[epoch]
 
-    def outgoing(self) -> list[tuple[str, FromCentre]]:
-        """What is to be said since the last call: (agent, message)."""
-        out, self._out = self._out, []
-        return out
-
-    def ended(self) -> list[EndedSum]:
-        """What ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
-
-    def next_deadline(self) -> float | None:
-        """When the next epoch goes on at the latest."""
-        found = [going.deadline for group in self._seconds.values() for going in group.going.values()]
-        return min(found, default=None)
+    def _deadlines(self) -> Iterable[float]:
+        return (going.deadline for group in self._seconds.values() for going in group.going.values())

@@ -10,7 +10,8 @@ is named, is in no further sum. So is one whose shares do not give what it commi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -117,7 +118,41 @@ class _Group:
     apart: set[tuple[int, int]] = field(default_factory=set)
 
 
-class SumDesk:
+class Desk(ABC):
+    """What is to be said of sums, and which are over."""
+
+    def __init__(self) -> None:
+        self._ended: list[EndedSum] = []
+        self._out: list[tuple[str, FromCentre]] = []
+
+    @abstractmethod
+    def take(self, agent: str, message: FromAgent, now: float) -> None:
+        """Take in what somebody says; SumRefused where it does not belong here."""
+
+    @abstractmethod
+    def advance(self, now: float) -> None:
+        """Go on with what is complete, or whose time is over."""
+
+    @abstractmethod
+    def _deadlines(self) -> Iterable[float]:
+        """Of all epochs that are open."""
+
+    def outgoing(self) -> list[tuple[str, FromCentre]]:
+        """What is to be said since the last call: (agent, message)."""
+        out, self._out = self._out, []
+        return out
+
+    def ended(self) -> list[EndedSum]:
+        """What ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def next_deadline(self) -> float | None:
+        """When an epoch goes on at the latest."""
+        return min(self._deadlines(), default=None)
+
+
+class SumDesk(Desk):
     """All groups of one plan.
 
     plan: its id, as messages carry it.
@@ -126,6 +161,7 @@ class SumDesk:
     """
 
     def __init__(self, plan: str, sums: Mapping[str, SumParts], wait: float) -> None:
+        super().__init__()
         self._wait = wait
         self._groups: list[_Group] = []
         self._of: dict[str, _Group] = {}
@@ -133,8 +169,6 @@ class SumDesk:
             group = _Group(name, terms.in_rounds(), sums[name].grid)
             self._groups.append(group)
             self._of |= dict.fromkeys(terms.members, group)
-        self._ended: list[EndedSum] = []
-        self._out: list[tuple[str, FromCentre]] = []
 
     def take(self, agent: str, message: FromAgent, now: float) -> None:
         """Take in what an agent says; SumRefused where it does not belong here."""
@@ -233,17 +267,5 @@ class SumDesk:
         self._ended.append(replace(ended, apart=tuple(members[number] for number in sorted(left))))
         self._out += [(members[number], Ended(epoch, ended.why)) for number in found.shares]
 
-    def outgoing(self) -> list[tuple[str, FromCentre]]:
-        """What is to be said since the last call: (agent, message)."""
-        out, self._out = self._out, []
-        return out
-
-    def ended(self) -> list[EndedSum]:
-        """What ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
-
-    def next_deadline(self) -> float | None:
-        """When the next round is over at the latest."""
-        found = [going.deadline for group in self._groups for going in group.going.values()]
-        return min(found, default=None)
+    def _deadlines(self) -> Iterable[float]:
+        return (going.deadline for group in self._groups for going in group.going.values())

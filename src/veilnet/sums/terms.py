@@ -43,7 +43,7 @@ NO_READING = -1
 WORD = 8  # bytes of a number
 
 MOST_MEMBERS = 500
-"""All mask with all: with more members the keys of all no longer fit into one message to a broker."""
+"""All mask with all: the shares of more members do not fit into one message to a broker."""
 
 
 class SumRefused(VeilnetError):
