@@ -11,7 +11,7 @@ import pytest
 
 import veilnet as vn
 from helpers.c_agents import Taped, build, compiled, needs_compiler, sent_by, symbol_agent
-from helpers.c_fixed import WholeNumbers, normal_of_floats, remembered, sums_of, whole_readings
+from helpers.c_fixed import WholeNumbers, normal_of_integers, remembered, sums_of, whole_readings
 from helpers.live_networks import house_plan, house_readings
 from helpers.said import says
 from veilnet._core.errors import InvalidPlan
@@ -207,22 +207,19 @@ def test_what_shows_of_histories_with_the_same_sums(agent: str) -> None:
     assert rounding(sanitizer, "fixed") == fixed.shows
 
 
-def test_noise_in_floats_is_that_of_doubles() -> None:
+def test_noise_of_whole_numbers_is_that_of_doubles() -> None:
     """Of random bits, and of those far out in the tails: to 2^-96."""
     random = np.random.default_rng(6)
-    leading = random.integers(0, 2**64, 200_000, dtype=np.uint64) >> random.integers(0, 64, 200_000).astype(
-        np.uint64
-    )
-    trailing = random.integers(0, 2**32, 200_000, dtype=np.uint32)
+    even = random.integers(0, 2**64, 30_000, dtype=np.uint64)
+    trailing = random.integers(0, 2**32, 30_000, dtype=np.uint32)
+    leading = even >> random.integers(0, 64, 30_000).astype(np.uint64)
+    leading[:3], trailing[:3] = (0, 2**64 - 1, 1), (0, 2**32 - 1, 0)
     exactly = normal_from_bits(leading, trailing)
-    off = np.abs(normal_of_floats(leading, trailing) - exactly)
-    assert np.abs(exactly).max() > 9
-    assert off.max() < 3e-6
-    even = random.integers(0, 2**64, 200_000, dtype=np.uint64)
-    ratio = np.mean(normal_of_floats(even, trailing).astype(float) ** 2) / np.mean(
-        normal_from_bits(even, trailing) ** 2
-    )
-    assert abs(ratio - 1) < 1e-6
+    drawn = np.ldexp(normal_of_integers(leading, trailing).astype(float), -27)
+    assert np.abs(exactly).max() > 11
+    assert np.abs(drawn - exactly).max() < 3e-7
+    others = np.ldexp(normal_of_integers(even, trailing).astype(float), -27)
+    assert abs(np.mean(others**2) / np.mean(normal_from_bits(even, trailing) ** 2) - 1) < 1e-7
 
 
 @pytest.mark.parametrize("what", ["slow", "unknown", "symbols", "far"])

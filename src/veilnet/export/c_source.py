@@ -18,7 +18,7 @@ from veilnet._core.types import AnyArray
 from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.export.fixed import fixed_of
+from veilnet.export.fixed import fixed_of, quantile, rows_of_noise
 from veilnet.io._atomic import write_bytes
 from veilnet.live.topics import identity
 from veilnet.symbols.agent import SymbolAgent
@@ -30,7 +30,14 @@ _PLAN = "veilnet_plan.h"
 # readings, numbers or hidden units: a row and its random bytes are on a microcontroller's stack
 _LARGEST = 64
 _SHORT = 16  # characters of a plan's id in a message
-_TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "uint8": "uint8_t", "int8": "int8_t"}
+_TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+}
 
 
 def export_c(
@@ -95,9 +102,7 @@ def _of_sanitizer(agent: Sanitizer) -> tuple[dict[str, int], dict[str, AnyArray]
         )
     if not recipe.sent:
         raise InvalidPlan(f"{agent.agent}: this agent sends nothing in its plan: it needs no program")
-    noise = np.diag(recipe.deviation)[recipe.deviation > 0]
-    if np.any(agent.noise - np.diag(np.diag(agent.noise))):
-        noise = agent.noise_root / recipe.step
+    noise = rows_of_noise(agent)
     blurred = np.flatnonzero(recipe.deviation < 1.0).astype(np.uint8)
     low, high = (edge.vector for edge in recipe.limits)
     tables: dict[str, AnyArray] = {
@@ -180,7 +185,8 @@ def _in_whole_numbers(
         "rows": fixed.rows,
         "next": fixed.next,
         "start": fixed.start,
-        "noise": tables["noise"].astype(np.float32),
+        "noise": fixed.noise,
+        **({"quantile": quantile()} if fixed.noise.size + fixed.start.size else {}),
         "blurred": np.arange(agent.recipe.sent, dtype=np.uint8),
     }
     return sizes, tables

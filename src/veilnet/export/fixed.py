@@ -2,9 +2,9 @@
 
 A reading is a float. It is rounded once, to a lattice of h = 2⁻ᵉ; from there on nothing is rounded before all are
 added up. v = (y - offset)/h has 55 bits, and so has K = C h 2ᶠ⁺⁴⁸/g, rounded; g is the step of the release grid.
-Σ K_k v_k is exact, and t, this sum in units of 2⁻ᶠ g, rounded down, depends on the readings through it alone. Noise
-is computed in floats, before it is added: no reading is a part of it. At last every number is moved by a uniform
-draw of one step, of F bits, and rounded to whole steps.
+Σ K_k v_k is exact, and t, this sum in units of 2⁻ᶠ g, rounded down, depends on the readings through it alone. Then
+noise is added, a whole number of these units too. At last every number is moved by a uniform draw of one step, of F
+bits, and rounded to whole steps.
 
 **What shows.** Two rows of readings with the same Cy differ in t, in steps, by at most
 
@@ -19,8 +19,9 @@ is rounded once. Every new s is rounded down to whole numbers: its errors are at
 What they become is Σ_i |C_s Fⁱ| hˢ e for each number. And what a reading lost by its lattice stays in the memory: the
 place of |C_jk| above is taken by |C_y| + |C_s| Σ_i |Fⁱ K|.
 
-**The noise.** A draw in floats is within 3e-6 of the one that doubles make of the same random bytes, in deviations
-(tests compare them): its variance is what was promised, to some millionths.
+**The noise.** A normal draw is a polynomial of √(-log₂ 2p) for each whole part of that, fitted to the quantile of
+doubles, in units of 2⁻²⁷ (:func:`quantile`). It is within 3e-7 of the one that doubles make of the same random bytes,
+in deviations (tests compare them): its variance is what was promised, to less than a millionth.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan
+from veilnet._core.normal import lower_quantile
 from veilnet._core.types import AnyArray
 from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.sanitizer import Sanitizer
@@ -37,9 +39,11 @@ from veilnet.agent.sanitizer import Sanitizer
 _SHOWS = 2.0**-24  # the chance that the rounding of readings to their lattice shows in a row
 _BITS = 55  # of a reading, of a number kept and of a coefficient: two parts of 24 and 31 bits
 _DROPPED = 48  # lowest bits of their products, after the sum
-_LARGEST_SUM = 2.0**60
+_LARGEST_NOISE = 2.0**50  # deviation, in units of 2^-F of a step
+_DRAWN_PLACES = 27  # of a normal draw; widths have 5 more, since their product with one is divided by 2^32
 _MOST_DEVIATIONS = 12.0  # no draw is larger
 _FRACTIONS = (16, 52)
+_PIECES, _DEGREE = 10, 8  # s is below 9.8
 _MOST_REST = 6  # a coefficient of 1 then has all bits
 _OFTEN = 128.0  # deviations of its usual law within which no reading is cut off: an audit tries a hundred
 _EXPONENTS = (-100, 100)  # of lattices, in floats
@@ -52,8 +56,8 @@ class Fixed:
     fraction: F.
     scale:    e of each reading; its ``offset`` in units of h, and ``limits`` in its own unit, as floats.
     dither:   widths of the uniform draws of readings, in units of h.
-    rows:     K.
-    next:     M of a memory, and R; ``start`` what it is drawn by, in units of hˢ.
+    rows:     K; ``noise`` the same for draws, with 5 bits more.
+    next:     M of a memory, and R; ``start`` what it is drawn by, in units of 2⁻⁵ hˢ.
     shows:    the chance, at most, that rounding shows in a row.
     """
 
@@ -63,6 +67,7 @@ class Fixed:
     limits: tuple[AnyArray, AnyArray]
     dither: AnyArray
     rows: AnyArray
+    noise: AnyArray
     next: AnyArray
     rest: int
     start: AnyArray
@@ -90,7 +95,7 @@ def fixed_of(agent: Sanitizer) -> Fixed:
     units = np.concatenate([np.exp2(np.ceil(np.log2(largest)) - _BITS + 1), lattice])
     spread = np.max(np.sum(np.abs(agent.noise_root / agent.grid), axis=0), initial=1.0)
     sums = _room_above(rows * units)
-    fraction = int(min(sums, np.floor(np.log2(_LARGEST_SUM / (_MOST_DEVIATIONS * spread))), _FRACTIONS[1]))
+    fraction = int(min(sums, np.floor(np.log2(_LARGEST_NOISE / spread)), _FRACTIONS[1]))
     then = kept.matrix * units / units[: kept.order, None]
     rest = int(min(_room_above(then), _MOST_REST))
     offset = np.rint(agent.offset / lattice)
@@ -125,11 +130,34 @@ def fixed_of(agent: Sanitizer) -> Fixed:
         limits=(limits[0].astype(np.float32), limits[1].astype(np.float32)),
         dither=drawn.astype(np.int64),
         rows=whole,
+        noise=_widths(rows_of_noise(agent) * 2.0**fraction),
         next=following,
         rest=rest,
-        start=(kept.start / units[: kept.order, None]).astype(np.float32),
+        start=_widths(kept.start / units[: kept.order, None]),
         shows=shows,
     )
+
+
+def rows_of_noise(agent: Sanitizer) -> AnyArray:
+    """How a row of draws moves the numbers sent, in steps of the grid: each its own, or all together."""
+    assert agent.grid is not None
+    deviation = agent.recipe.deviation
+    if np.any(agent.noise - np.diag(np.diag(agent.noise))):
+        return np.asarray(agent.noise_root / agent.grid)
+    return np.diag(deviation)[deviation > 0]
+
+
+def quantile() -> AnyArray:
+    """Polynomials of u, from -1 to 1, by falling powers: the quantile of 2^(-1 - s²) for s = k + (1 + u)/2."""
+    nodes = np.sin(np.linspace(-np.pi, np.pi, 2 * _DEGREE + 3)[1::2] / 2)  # of Chebyshev
+    middles = np.arange(_PIECES)[:, None] + 0.5
+    values = lower_quantile(np.exp2(-1.0 - (middles + nodes / 2) ** 2))
+    falling = np.linalg.solve(np.vander(nodes), values.T).T
+    return np.asarray(np.rint(np.ldexp(falling, _DRAWN_PLACES)), dtype=np.int32)
+
+
+def _widths(of_draws: AnyArray) -> AnyArray:
+    return np.asarray(np.rint(np.ldexp(of_draws, 32 - _DRAWN_PLACES)), dtype=np.int64)
 
 
 class _Kept:

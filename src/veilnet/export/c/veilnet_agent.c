@@ -34,18 +34,14 @@ static int64_t uniform(const uint8_t **bytes) {
 }
 #endif
 
-/* What readings go through is exact: doubles, whose rounding errors the grid hides, or whole numbers, which have none.
- * Of what is drawn no reading is a part, and floats will do. */
+/* Doubles, whose rounding errors the grid hides, or whole numbers, which have none. */
 #if VEILNET_FRACTION
 
-typedef float real;
 typedef int64_t exact; /* a reading in units of 2^-scale, a sum in units of 2^-VEILNET_FRACTION of a step */
-#define noise whole
-#define ROOT sqrtf
 #define DIGITS 24 /* of the lower part of a number; shifts of negative numbers are arithmetic, as with every compiler */
 
 /* The nearest whole number to x * 2^power. No library is asked: those of small processors take doubles for it. */
-static exact whole(real x, int power) {
+static exact whole(float x, int power) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     int raised = (int)(bits >> 23 & 255);
@@ -56,15 +52,15 @@ static exact whole(real x, int power) {
     return (digits + ((exact)1 << (shift - 1))) >> shift;
 }
 
-static real added(real total, real y) { return isfinite(y) ? total : y; }
-static exact centred(real y, size_t k) { return whole(y, veilnet_scale[k]) - veilnet_offset[k]; }
+static float added(float total, float y) { return isfinite(y) ? total : y; }
+static exact centred(float y, size_t k) { return whole(y, veilnet_scale[k]) - veilnet_offset[k]; }
 
-#if VEILNET_DITHERS > 0
-/* width * u, of the upper 32 bits of u. */
-static exact moved(exact width, int64_t u) {
-    u >>= 32;
+#if VEILNET_DITHERS + VEILNET_NOISES + VEILNET_DRAWN > 0
+/* width * u / 2^32, of numbers below 2^55 and 2^31. */
+static exact noise(exact width, int64_t u) {
     return ((width >> DIGITS) * u + ((width & ((1 << DIGITS) - 1)) * u >> DIGITS)) >> (32 - DIGITS);
 }
+#define moved(width, u) noise(width, (u) >> 32)
 #endif
 
 /* Products of two numbers below 2^55, in parts; all of them together, then in units of 2^48, rounded down. */
@@ -83,13 +79,33 @@ static exact remembered(exact sum) { return sum >> VEILNET_REST; }
 #endif
 
 #if VEILNET_NOISES + VEILNET_DRAWN > 0
-static real logarithm(real x) {
-    int power;
-    real part = frexpf(x, &power);
-    if (part < (real)0.70710678) part += part, power--;
-    real s = (part - 1) / (part + 1), t = s * s;
-    return (real)power * (real)0.69314718 +
-           2 * s * (1 + t * ((real)1 / 3 + t * ((real)1 / 5 + t * ((real)1 / 7 + t * ((real)1 / 9)))));
+/* Standard normal in units of 2^-27, from 96 bits: a sign and p = (k + 1/2)/2^96 of 95. Its quantile is a polynomial of the
+ * root of x = -log2(2p), another one from each whole number to the next. */
+static int64_t normal(const uint8_t **bytes) {
+    static const uint8_t steps[] = {32, 32, 16, 8, 4, 2, 1};
+    uint64_t leading = little_endian(*bytes, UNIFORM);
+    uint64_t trailing = little_endian(*bytes + UNIFORM, NORMAL - UNIFORM) << 1 | 1;
+    uint64_t top = (leading & ~(uint64_t)1) | trailing >> 32, rest = trailing << 32, x = 1, root = 0;
+    *bytes += NORMAL;
+    for (size_t i = 0; i < sizeof steps; i++) { /* zeros in front */
+        int by = steps[i] * !(top >> (64 - steps[i]));
+        top = top << by | rest >> 1 >> (63 - by);
+        rest <<= by;
+        x += (uint64_t)by;
+    }
+    x <<= 28;
+    top >>= 32;
+    for (int bit = 28; bit--;) { /* a number from 1 to 2: squared, its logarithm is doubled */
+        top *= top;
+        x -= (top >> 63) << bit;
+        top >>= 31 + (top >> 63);
+    }
+    for (uint64_t bit = (uint64_t)1 << 29; bit; bit >>= 1)
+        root |= bit & (0 - (uint64_t)((root | bit) * (root | bit) <= x << 24));
+    const int32_t *by = veilnet_quantile[root >> 26];
+    int64_t found = 0, part = (int64_t)(root & 0x3ffffff) * 2 - 0x4000000;
+    for (size_t i = 0; i < sizeof *veilnet_quantile / sizeof **veilnet_quantile; i++) found = by[i] + (found * part >> 26);
+    return found * (1 - 2 * (int)(leading & 1));
 }
 #endif
 
@@ -105,14 +121,12 @@ static int rounded(exact sum, int64_t *steps) {
 
 #else
 
-typedef double real, exact;
-#define ROOT sqrt
-#define logarithm log
-#define noise(drawn, power) (drawn)
+typedef double exact;
+#define noise(width, drawn) ((width) * (drawn))
 #define remembered(sum) (sum)
 
-static real added(real total, real y) { return total + y; }
-static exact centred(real y, size_t k) { return y - veilnet_offset[k]; }
+static double added(double total, double y) { return total + y; }
+static exact centred(double y, size_t k) { return y - veilnet_offset[k]; }
 
 #if VEILNET_DITHERS > 0
 static exact moved(exact width, int64_t u) { return (double)u * 0x1p-64 * width; }
@@ -128,17 +142,9 @@ static exact combined(const exact *by, const exact *known) {
 static exact blur(int64_t u) { return (double)u * 0x1p-64; }
 #endif
 
-static int rounded(exact sum, int64_t *steps) {
-    int inside = fabs(sum) < 0x1p51; /* false where it is not a number */
-    *steps = inside ? (int64_t)rint(sum) : 0;
-    return inside;
-}
-
-#endif
-
 #if VEILNET_NOISES + VEILNET_DRAWN > 0
-static real ratio(const real (*by)[8], real x) {
-    real above = by[0][0], below = by[1][0];
+static double ratio(const double (*by)[8], double x) {
+    double above = by[0][0], below = by[1][0];
     for (int power = 1; power < 8; power++) {
         above = above * x + by[0][power];
         below = below * x + by[1][power];
@@ -148,8 +154,8 @@ static real ratio(const real (*by)[8], real x) {
 
 /* Standard normal, from 96 bits: a sign and p = (k + 1/2)/2^96 of 95, whose quantile AS 241 (PPND16) gives. All three of its
  * ratios are computed and one is taken, so that the operations do not depend on the draw. */
-static real normal(const uint8_t **bytes) {
-    static const real quantile[3][2][8] = {
+static double normal(const uint8_t **bytes) {
+    static const double quantile[3][2][8] = {
         {{2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
           1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0},
          {5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
@@ -163,16 +169,24 @@ static real normal(const uint8_t **bytes) {
          {2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
           1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0}}};
     uint64_t leading = little_endian(*bytes, UNIFORM);
-    real trailing = (real)(uint32_t)little_endian(*bytes + UNIFORM, NORMAL - UNIFORM);
+    double trailing = (double)(uint32_t)little_endian(*bytes + UNIFORM, NORMAL - UNIFORM);
     *bytes += NORMAL;
-    real upper = (real)(uint32_t)(leading >> 33) * (real)0x1p32, lower = (real)(uint32_t)(leading >> 1);
-    real p = (upper + lower + (trailing + (real)0.5) * (real)0x1p-32) * (real)0x1p-64;
-    real q = p - (real)0.5, root = ROOT(-logarithm(p));
-    real found[3] = {q * ratio(quantile[0], (real)(0.425 * 0.425) - q * q), -ratio(quantile[1], root - (real)1.6),
+    double upper = (double)(uint32_t)(leading >> 33) * 0x1p32, lower = (double)(uint32_t)(leading >> 1);
+    double p = (upper + lower + (trailing + 0.5) * 0x1p-32) * 0x1p-64;
+    double q = p - 0.5, root = sqrt(-log(p));
+    double found[3] = {q * ratio(quantile[0], 0.425 * 0.425 - q * q), -ratio(quantile[1], root - 1.6),
                      -ratio(quantile[2], root - 5)};
-    int which = (q < (real)-0.425) * (1 + (root > 5));
-    return found[which] * (real)(1 - 2 * (int)(leading & 1));
+    int which = (q < -0.425) * (1 + (root > 5));
+    return found[which] * (1 - 2 * (int)(leading & 1));
 }
+#endif
+
+static int rounded(exact sum, int64_t *steps) {
+    int inside = fabs(sum) < 0x1p51; /* false where it is not a number */
+    *steps = inside ? (int64_t)rint(sum) : 0;
+    return inside;
+}
+
 #endif
 
 double veilnet_number(const veilnet_message *message, size_t place) {
@@ -181,9 +195,9 @@ double veilnet_number(const veilnet_message *message, size_t place) {
 
 /* Readings within their limits and without their offset; 0 where one is no finite number. */
 static int examine(const veilnet_reading *readings, exact *known) {
-    real total = 0;
+    veilnet_reading total = 0;
     for (size_t k = 0; k < VEILNET_READINGS; k++) {
-        real y = readings[k];
+        veilnet_reading y = readings[k];
         total = added(total, y);
         y = y > veilnet_low[k] ? y : veilnet_low[k];
         known[k] = centred(y < veilnet_high[k] ? y : veilnet_high[k], k);
@@ -206,8 +220,8 @@ static veilnet_status combine(const exact *known, const uint8_t *bytes, veilnet_
     for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] = combined(veilnet_rows[j], known);
 #if VEILNET_NOISES > 0
     for (size_t i = 0; i < VEILNET_NOISES; i++) {
-        real drawn = normal(&bytes);
-        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += noise(drawn * veilnet_noise[i][j], VEILNET_FRACTION);
+        exact drawn = normal(&bytes);
+        for (size_t j = 0; j < VEILNET_NUMBERS; j++) sums[j] += noise(veilnet_noise[i][j], drawn);
     }
 #endif
 #if VEILNET_BLURRED > 0
@@ -260,8 +274,8 @@ static int begin(veilnet_state *state, veilnet_entropy draw, void *context) {
     const uint8_t *left = bytes;
     if (!draw || draw(context, bytes, sizeof bytes) != 0) return 0;
     for (size_t i = 0; i < VEILNET_DRAWN; i++) {
-        real drawn = normal(&left);
-        for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] += noise(veilnet_start[k][i] * drawn, 0);
+        exact drawn = normal(&left);
+        for (size_t k = 0; k < VEILNET_KEPT; k++) state->kept[k] += noise(veilnet_start[k][i], drawn);
     }
     wipe(bytes, sizeof bytes);
 #else
