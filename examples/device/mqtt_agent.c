@@ -28,7 +28,7 @@
 static struct {
     veilnet_device device;
     char messages[256], receipts[256];
-    uint64_t waiting; /* the number of the message that is on its way, 0 for none */
+    uint64_t waiting; /* the number of the message that is on its way, or was last */
     int settled;      /* what a receipt said of it */
     int listening;    /* whether receipts would arrive */
 } agent;

@@ -114,8 +114,8 @@ class Journal:
     def keep(self, message: bytes) -> int:
         return int(self.code.veilnet_journal_keep(byref(self.state), message, c_size_t(len(message))))
 
-    def waiting(self) -> tuple[int, int, bytes]:
-        room, many, sequence = create_string_buffer(4096), c_size_t(), c_uint64()
+    def waiting(self, after: int = 0) -> tuple[int, int, bytes]:
+        room, many, sequence = create_string_buffer(4096), c_size_t(), c_uint64(after)
         status = self.code.veilnet_journal_waiting(byref(self.state), room, byref(many), byref(sequence))
         return int(status), sequence.value, string_at(room, many.value)
 
@@ -141,6 +141,7 @@ def test_messages_wait_in_order_until_a_receipt(code: CDLL) -> None:
     again = Journal(code, journal.flash)
     assert (again.status, bytes(again.state.store)) == (OK, bytes(journal.state.store))
     assert again.waiting() == (OK, 2, b"of 6")
+    assert [again.waiting(after)[1] for after in (1, 2, 3, 9)] == [2, 3, 2, 2]
     assert again.reserve(8) == OLD
     assert (again.reserve(10), again.state.sequence) == (OK, 4)
 

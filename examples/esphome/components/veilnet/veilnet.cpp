@@ -104,14 +104,14 @@ void Veilnet::end_epoch_() {
     ESP_LOGW(TAG, "A reading is missing: epoch %" PRId64 " is told as missed", this->epoch_);
 }
 
-/* The oldest message that waits, again and again until a receipt names it. */
+/* One message that waits after the other, the oldest first, again and again until a receipt names it. */
 void Veilnet::send_() {
   uint8_t bytes[VEILNET_MESSAGE_BYTES];
   size_t count;
-  uint64_t oldest;
+  uint64_t next = this->waiting_;
   if (this->is_sent_ && millis() - this->sent_ < AGAIN) return;
-  if (veilnet_journal_waiting(&this->device_.journal, bytes, &count, &oldest) != VEILNET_JOURNAL_OK) return;
-  this->waiting_ = oldest;
+  if (veilnet_journal_waiting(&this->device_.journal, bytes, &count, &next) != VEILNET_JOURNAL_OK) return;
+  this->waiting_ = next;
   if (!this->publish_(bytes, count)) return;
   this->is_sent_ = true;
   this->sent_ = millis();
@@ -133,10 +133,9 @@ bool Veilnet::publish_(const uint8_t *bytes, size_t count) {
 void Veilnet::take_receipt_(const std::string &payload) {
   int said = veilnet_receipt(reinterpret_cast<const uint8_t *>(payload.data()), payload.size(), this->device_.secret,
                              this->device_.journal.store, this->waiting_);
-  if (said < 1 || !this->waiting_) return;
+  if (said < 1 || !this->is_sent_) return;
   if (said == 2) ESP_LOGW(TAG, "The centre will never take message %" PRIu64, this->waiting_);
   if (veilnet_journal_done(&this->device_.journal, this->waiting_) != VEILNET_JOURNAL_OK) this->mark_failed();
-  this->waiting_ = 0;
   this->is_sent_ = false;
 }
 

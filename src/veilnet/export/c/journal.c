@@ -240,7 +240,10 @@ veilnet_journal_status veilnet_journal_keep(veilnet_journal *journal, const uint
 veilnet_journal_status veilnet_journal_waiting(
     veilnet_journal *journal, uint8_t *bytes, size_t *count, uint64_t *sequence) {
     if (!journal->usable) return VEILNET_JOURNAL_FAULT;
-    record found = next_waiting(journal, journal->which, HEAD);
+    record found = next_waiting(journal, journal->which, HEAD), oldest = found;
+    while (found.kind == KEPT && found.sequence <= *sequence)
+        found = next_waiting(journal, journal->which, found.place + RECORD(found.count));
+    if (found.kind == ERASED) found = oldest;
     if (found.kind != KEPT) return found.kind == ERASED ? VEILNET_JOURNAL_NONE : ended(journal, VEILNET_JOURNAL_FAULT);
     if (found.count > VEILNET_MESSAGE_BYTES) return ended(journal, VEILNET_JOURNAL_DAMAGED);
     *count = found.count;

@@ -52,7 +52,8 @@ veilnet_journal_status veilnet_journal_reserve(veilnet_journal *journal, uint64_
 /* Keep the packed message of the epoch just taken; after VEILNET_JOURNAL_OK it may be sent. */
 veilnet_journal_status veilnet_journal_keep(veilnet_journal *journal, const uint8_t *bytes, size_t count);
 
-/* The oldest message that waits, into bytes with room for VEILNET_MESSAGE_BYTES. */
+/* The oldest message that waits and comes after *sequence (0 at first), or else the oldest of all, into bytes with room for
+ * VEILNET_MESSAGE_BYTES; *sequence is its number. One that no centre takes does not hold up the others. */
 veilnet_journal_status veilnet_journal_waiting(
     veilnet_journal *journal, uint8_t *bytes, size_t *count, uint64_t *sequence);
 
