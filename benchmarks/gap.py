@@ -1,7 +1,7 @@
 """How much of a trade-off's loss is proved to be needed: small networks, the paper's size, and structured ones.
 
-    python benchmarks/gap.py [--small 60] [--paper 4] [--structured 10] [--gap 0.01] [--no-program]
-                             [--digits 100] [--starts 30]
+    python benchmarks/gap.py [--small 60] [--paper 4] [--structured 10] [--streams 5] [--gap 0.01] [--seconds 30]
+                             [--no-program] [--digits 100] [--starts 30]
 
 Small: L in 3..5, S in 2..5 agents of 1 to 3 readings, one or two public rows, one private parameter of one or
 two rows or two of one, no, singular or full prior, noise independent or correlated between agents. The paper's
@@ -11,8 +11,12 @@ quarter, a half or three quarters of the way from the ceiling to its limit (p = 
 where there is none). Structured: networks as people write them. A gap of 1 % says that the loss is at most 1 %
 above the least possible of linear mechanisms; inf says that nothing was proved. "By default" is what the design
 carries; "step" is what proved most: nothing, the closed form, the ascent, so many pieces, or the program with turns,
-which --no-program leaves out. Times are CPU seconds of one thread. --digits confirms so many proofs in 40 digits, and
---starts lets another optimiser look below each bound from so many starts.
+which --no-program leaves out. Times are CPU seconds of one thread; a proof has --seconds. --digits confirms so many
+proofs in 40 digits, and --starts lets another optimiser look below each bound from so many starts.
+
+Streams carry no proof. What their last rows as one network prove is measured: an agent's readings of six rows are one
+agent's, the public parameter is that of the last row, and so is what is hidden, as much as the stream hides it with
+hindsight. That bounds agents who began six rows before. They may send one number where the stream sends six.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +38,7 @@ import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
 from veilnet.designs.lower_bound import proving  # noqa: E402
+from veilnet.designs.lower_bound.settings import SETTINGS  # noqa: E402
 from veilnet.designs.proved import proved_plan  # noqa: E402
 from veilnet.plans.lower_bound.rapidity import Rapidities  # noqa: E402
 
@@ -42,9 +48,12 @@ from helpers.exact_theorem import exact_surplus  # noqa: E402
 from helpers.networks import random_network  # noqa: E402
 from helpers.paper_networks import as_network, paper_arrays  # noqa: E402
 from helpers.reference_optimiser import best_loss  # noqa: E402
+from helpers.stream_networks import random_stream  # noqa: E402
 from helpers.structured_networks import levels_between, structured_network  # noqa: E402
 
 LARGEST_AGENT = 3  # readings of an agent that the other optimiser can do
+ROWS = 6  # of a stream, as one network: with three rows the bound is hardly higher
+LONG = 30  # rows after which a filter and a smoother are in their steady state
 
 
 class Instance(NamedTuple):
@@ -159,6 +168,61 @@ def measure(instance: Instance, gap: float) -> Outcome:
     return Outcome(instance, -best.utility, plan.gap, best.gap, step, designed - begun, seconds, best)
 
 
+def window(stream: vn.Network, rows: int, hidden: int) -> vn.Network:
+    """So many rows as one network: public is the last row, private one row."""
+    dynamics, length = stream.dynamics, stream.L
+    assert dynamics is not None
+    assert dynamics.stationary is not None
+    covariance = np.zeros((rows, length, rows, length))
+    for first in range(rows):
+        carried = dynamics.stationary
+        for later in range(first, rows):
+            covariance[later, :, first], covariance[first, :, later] = carried, carried.T
+            carried = dynamics.transition @ carried
+
+    def placed(given: np.ndarray, row: int) -> np.ndarray:
+        return np.kron(np.eye(rows)[row], given)
+
+    return vn.Network(
+        observe={agent: np.kron(np.eye(rows), given) for agent, given in stream.observe.items()},
+        noise={agent: np.kron(np.eye(rows), stream.R.block(k)) for k, agent in enumerate(stream.agents)},
+        public=placed(stream.U, rows - 1),
+        private={name: placed(given, hidden) for name, given in stream.private.items()},
+        prior=vn.Prior(covariance=covariance.reshape(rows * length, rows * length)),
+    )
+
+
+def error(network: vn.Network, rows: np.ndarray) -> float:
+    """tr(A P A')."""
+    return float(np.trace(rows @ vn.crlb(network) @ rows.T))
+
+
+def streams(count: int) -> Iterator[str]:
+    """Trade-offs on streams, a third and two thirds of the way to the limit, and what six rows prove."""
+    for seed in range(count):
+        stream = random_stream(seed, sizes=(2, 2, 1), parameters=3, private_rows=(1,), radius=0.7)
+        verdict = vn.check(stream)
+        steady, middle, last = (
+            window(stream, LONG, LONG - 1),
+            window(stream, LONG, LONG // 2),
+            window(stream, ROWS, ROWS - 1),
+        )
+        for part in (1 / 3, 2 / 3):
+            target = verdict.ceiling["g0"] + part * (verdict.limit["g0"] - verdict.ceiling["g0"])
+            begun = time.process_time()
+            plan = vn.design(stream, privacy=target)
+            designed = time.process_time()
+            kept = (1 + target) * error(middle, middle.private["g0"]) / error(last, last.private["g0"]) - 1
+            other = vn.design(last, privacy=max(kept, 0.0))
+            least = -other.utility / (1 + other.gap)
+            bound = (1 + least) * error(last, last.U) / error(steady, steady.U) - 1
+            yield (
+                f"| stream | radius 0.7, number {seed}, part {part:.2g} | {-plan.utility:.4g} | inf "
+                f"| {100 * (-plan.utility / bound - 1) if bound > 0 else np.inf:.3g} | {ROWS} rows "
+                f"| {designed - begun:.2g} | {time.process_time() - designed:.2g} |"
+            )
+
+
 def summary(outcomes: list[Outcome], gap: float) -> list[str]:
     """One line per family: how much was proved, and in what time."""
     lines = [
@@ -220,6 +284,8 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=60, help="small networks with independent noise")
     parser.add_argument("--paper", type=int, default=4, help="draws of the paper's size")
     parser.add_argument("--structured", type=int, default=10, help="structured networks")
+    parser.add_argument("--streams", type=int, default=5, help="streams")
+    parser.add_argument("--seconds", type=float, default=SETTINGS.patience, help="of a proof")
     parser.add_argument("--no-program", action="store_true", help="leave out the program with turns")
     parser.add_argument("--digits", type=int, default=0, help="confirm so many proofs in 40 digits")
     parser.add_argument(
@@ -229,6 +295,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.no_program:
         proving._by_program = lambda *_given: None  # a step is left out, not replaced
+    proving.SETTINGS = replace(SETTINGS, patience=options.seconds)
     outcomes = []
     print(
         "| family | network | loss | by default (%) | gap (%) | step | design (CPU s) | proof (CPU s) |\n"
@@ -243,6 +310,8 @@ def main() -> None:
             f"| {100 * each.gap:.3g} | {each.step} | {each.design_seconds:.2g} | {each.proof_seconds:.2g} |",
             flush=True,
         )
+    for line in streams(options.streams):
+        print(line, flush=True)
     print("\n".join(summary(outcomes, options.gap)))
     if options.digits:
         print(confirmed(outcomes, options.digits), flush=True)
