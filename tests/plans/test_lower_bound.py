@@ -28,6 +28,7 @@ from veilnet.designs.proved import proved_plan
 from veilnet.designs.worst import worst_ceilings, worst_limits
 from veilnet.io._sealed import digest, seal
 from veilnet.io.proof_files import PROOF
+from veilnet.io.template import house
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound import proof as proof_module
 from veilnet.plans.lower_bound.inequality import Inequality
@@ -368,6 +369,14 @@ def test_32_digits_and_40_agree_on_what_holds(
         assert held[-1] == (float(exact_surplus(plan.network, claim)) > 0), factor
     assert held[2]
     assert not held[-1]
+
+
+def test_the_bundled_house_has_a_gap_by_default() -> None:
+    """Two public rows and four private ones: fewer policies fit into a quick proof, and are enough."""
+    plan = vn.design(house(), privacy=8.0)
+    assert plan.gap < 0.05
+    assert plan.proof is not None
+    assert plan.proof.holds(plan.network)
 
 
 def test_a_statement_beyond_the_optimum_is_refused(proved: list[vn.Plan]) -> None:

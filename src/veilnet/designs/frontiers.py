@@ -285,7 +285,7 @@ def frontier(
     points:   how many in place of twenty.
     seed:     of the joint search.
     prove:    try longer to prove how far each point is from the best possible, as in :func:`veilnet.design`; what
-              some hundredths of a second prove is there without.
+              some tenths of a second prove is there without.
     summed:   the centre sees only sums of messages, as in :func:`veilnet.design`.
     progress: called with (what is being done, fraction done); returning False stops the search, and the points
               found so far are returned in a frontier marked as interrupted.

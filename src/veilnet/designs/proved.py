@@ -69,7 +69,7 @@ def proved_plan(
 
 
 def quickly_proved(plan: Plan, weights: Mapping[str, float] | None = None) -> Plan:
-    """The plan with what some hundredths of a second prove of it; as it was where that is nothing."""
+    """The plan with what some tenths of a second prove of it; as it was where that is nothing."""
     if plan.network.is_stream or np.isfinite(plan.gap) or plan.method == "power":
         return plan
     by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))

@@ -258,7 +258,7 @@ def quality(plan: Plan) -> str:
                 "How far it is from the best noise within the power is lost in rounding: so much is hidden."
             )
         return (
-            "How far it is from the best possible is not proved: what is tried in some hundredths of a second "
+            "How far it is from the best possible is not proved: what is tried in some tenths of a second "
             "proves nothing here. prove=True (--prove) tries harder, and does not always succeed."
         )
     share = f"{100 * plan.gap:.2g} %"

@@ -80,7 +80,7 @@ def prove_least_loss(
     """A proof that reaching ``targets`` costs at least loss/(1 + gap), or as near as it gets; None for nothing.
 
     ``design`` are the sanitizers that lose so much: the search for multipliers starts there. Without a ``gap`` only
-    what takes some hundredths of a second is tried. ``every`` has name -> each M of what is asked of every direction,
+    what takes some tenths of a second is tried. ``every`` has name -> each M of what is asked of every direction,
     G P̃ G' >= M.
     """
     places = {name: place for place, name in enumerate(network.private)}
@@ -254,10 +254,9 @@ def _by_rapidities(
         each = best.form.size * len(best.form.public) * whole
         most = (SETTINGS.quick_size if quick else SETTINGS.most_size) // each
         ways = [(min(unknown + 1, whole), 0.0 if quick else part)]
-        if (
-            definite
-        ):  # several policies prove more of one piece, one is quicker in many: not always enough to begin
-            few = SETTINGS.few_policies
+        # Several policies prove more of one piece, one is quicker in many: not always enough to begin.
+        if definite:
+            few = min(SETTINGS.few_policies, max(most, 1))
             ways = [(few, 0.0)] if quick else [(few, 0.0), *ways, (few, part)]
         for policies, cut in ways:
             if policies <= most and not best.enough():
