@@ -118,7 +118,7 @@ def test_every_change_is_noticed(plans: tuple[Plan, Plan], tmp_path: Path) -> No
     back = "DELETE FROM entries WHERE place > 2"
     assert problems(back) == ""
     for head in heads[3:]:
-        assert "reset" in problems(back, head)
+        assert "set back" in problems(back, head)
     assert "4 releases were made, the ledger has 2" in problems(back, heads[2], 4)
     # Begun anew and filled up again, with other entries: as long as before.
     path.unlink()

@@ -43,7 +43,7 @@ from veilnet.auditing.row import Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.what_if.repetition import first_below
 from veilnet.bounds.knowledge import knowledge_of_factor, message_factor
-from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
+from veilnet.io._chain import Chain, begin_chain, continues, open_chain
 from veilnet.io.agent_ledger import audit_releases, is_agent_store
 from veilnet.model.network import Network
 from veilnet.plans.fingerprint import network_fingerprint, plan_fingerprint
@@ -81,7 +81,8 @@ class Ledger:
         self._factors: dict[tuple[str, ...], Array] = {}
         self._records: list[tuple[str, int, int]] = []
         self._factor: Array = np.zeros((0, network.L))
-        self._count, self._head = 0, ""
+        self._count = 0
+        self._hashes: list[str] = []
         self._turn = RLock()
         with open_chain(self.path, _FORMAT, write=False) as chain:
             self._read(chain)
@@ -119,7 +120,7 @@ class Ledger:
     @property
     def head(self) -> str:
         """What an auditor keeps: the number of records and the hash of the last."""
-        return self._head
+        return f"{len(self._hashes) - 1}-{self._hashes[-1]}"
 
     def privacy(self) -> dict[str, float]:
         """p_j after all releases so far; below zero when more is known than one raw release tells."""
@@ -177,7 +178,7 @@ class Ledger:
                         )
                 entry = {"plan": name_of_plan, "epoch": first, "releases": int(releases)}
                 chain.append(entry | ({} if known else {"sent": _as_lists(self._sent[name_of_plan])}))
-            self._head, self._count = chain.head, self._count + int(releases)
+            self._hashes, self._count = chain.hashes, self._count + int(releases)
             self._records.append(record)
             self._factor = factor
         return left
@@ -283,7 +284,7 @@ class Ledger:
             self._count += releases
             self._records.append((name, first, releases))
         self._factor = self._factor_with(self._records)
-        self._head = chain.head
+        self._hashes = chain.hashes
 
 
 def _as_lists(sent: Sent) -> dict[str, dict[str, Any]]:
@@ -323,19 +324,9 @@ def verify_ledger(
     """What is wrong with a ledger file, in words; see :meth:`Ledger.verify`."""
     try:
         ledger = Ledger(path, network)
-        with open_chain(Path(path), _FORMAT, write=False) as chain:
-            entries = sum(1 for _ in chain.read()) - 1
     except (InvalidPlan, InvalidRequest) as error:
         return [str(error)]
-    problems = []
-    if head is not None:
-        place, kept = read_head(head, "head")
-        if place > entries:
-            problems.append(
-                f"the ledger was reset: it had {place} entries when its head was kept, now {entries}"
-            )
-        elif chain.hashes[place] != kept:
-            problems.append(f"the ledger was rewritten: entry {place} is not the one whose head was kept")
+    problems = [] if head is None else continues(head, "head", ledger._hashes)
     if releases is not None and ledger.count < releases:
         problems.append(
             f"{releases} releases were made, the ledger has {ledger.count}: some were not recorded, "

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -26,15 +26,21 @@ _SCHEMA = "CREATE TABLE entries (place INTEGER PRIMARY KEY, entry TEXT NOT NULL,
 _MOST_DIGITS = 18  # of the number of entries in a head
 
 
-def read_head(head: str, argument: str) -> tuple[int, str]:
-    """(how many entries, the hash of the last) of a head that was kept; InvalidRequest where it is none.
+def continues(head: str, argument: str, hashes: Sequence[str]) -> list[str]:
+    """What is wrong where a chain does not go on from a head that was kept; InvalidRequest where it is none.
 
-    argument: what the head was given as, for the error.
+    argument: what the head was given as, for the error. hashes: of the chain's entries, from that numbered 0.
     """
-    place, _, kept = head.partition("-")
-    if not (place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS) or not kept:
+    written, _, kept = head.partition("-")
+    if not (written.isascii() and written.isdigit() and len(written) <= _MOST_DIGITS) or not kept:
         raise InvalidRequest(f"{argument}: expected what the last audit showed, number-hash, found {head!r}")
-    return int(place), kept
+    place = int(written)
+    if place >= len(hashes):
+        return [f"it was set back: {place} entries at the last audit, now {len(hashes) - 1}"]
+    if hashes[place] != kept:
+        which = f"entry {place}" if place else "its beginning"
+        return [f"it was rewritten: {which} is not the one of the last audit"]
+    return []
 
 
 class Chain:
@@ -43,11 +49,6 @@ class Chain:
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database, self._path = database, path
         self.hashes: list[str] = []
-
-    @property
-    def head(self) -> str:
-        """The number of entries after the first, and the hash of the last."""
-        return f"{len(self.hashes) - 1}-{self.hashes[-1]}"
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Entry after entry; InvalidPlan names the first that does not continue the one before."""

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.io._chain import read_head
+from veilnet.io._chain import continues
 from veilnet.io._formats import check_format
 from veilnet.io._sqlite import connect
 
@@ -198,11 +198,10 @@ def audit_releases(
     head:     the head at the last audit (``live status`` tells it), which the store must continue.
     received: how many messages with numbers of this agent the centre has (``fuse``, or ``live status`` there).
     """
-    kept = None if head is None else read_head(head, "--head")
     require_store(path)
     try:
         with closing(connect(path, read_only=True)) as database:
-            found = _audit(database, path, kept)
+            found = _audit(database, path, head)
     except sqlite3.Error as error:
         return ReleaseAudit(0, 0, None, "", (f"{path}: the store is damaged or torn ({error})",))
     if agent is not None and found.agent != agent:
@@ -216,7 +215,7 @@ def audit_releases(
     return found
 
 
-def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | None) -> ReleaseAudit:
+def _audit(database: sqlite3.Connection, path: Path, head: str | None) -> ReleaseAudit:
     database.execute("BEGIN")  # one moment for all that follows
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
     kind = database.execute("SELECT kind FROM kind").fetchone() if "kind" in tables else None
@@ -245,7 +244,8 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
     problems += _chain(entries, start, last, waiting)
     kept = [each for each in entries if each.kept]
     if head is not None:
-        problems += _continues(kept, start, head)
+        hashes = (start, *(each.hash or b"" for each in kept))
+        problems += continues(head, "--head", [each.hex() for each in hashes])
     released = sum(each.state != "missed" for each in entries)
     if budget is not None and released > budget:
         problems.append(f"it has {released} releases, and was begun with a budget of {budget}")
@@ -313,13 +313,3 @@ def _chain(entries: list[_Entry], start: bytes, last: bytes, waiting: dict[int, 
         before = stored
     if last != before:
         yield "its head is not that of its last entry: its end was cut off or changed"
-
-
-def _continues(kept: list[_Entry], start: bytes, head: tuple[int, str]) -> Iterator[str]:
-    place, hashed = head
-    if place > len(kept):
-        yield f"it was set back: {place} entries at the last audit, now {len(kept)}"
-    elif place and (kept[place - 1].hash or b"").hex() != hashed:
-        yield f"it was rewritten: entry {place} is not the one of the last audit"
-    elif not place and hashed != start.hex():
-        yield "it was rewritten: it does not begin as it did at the last audit"
