@@ -264,6 +264,17 @@ def test_the_command_line_designs_streams(tmp_path: Path, capsys: pytest.Capture
     assert (row["method"], row["utility"]) == ("perfect", pytest.approx(0.0, abs=1e-9))
 
 
+def test_a_number_that_carries_nothing_is_not_sent() -> None:
+    """A sensor of a stream that sees no parameter: silence loses nothing, and others do as they would without it."""
+    stream = vn.Dynamics(transition=[[0.9, 0], [0, 0.5]], noise=np.diag([0.3, 0.4]))
+    seeing = {"k": [[1.0, 0.3], [0, 1.0]], "h": [[0.9, 0.8], [0.2, 0.1]]}
+    blind = vn.Network({**seeing, "blind": [[0, 0]]}, 0.25, [[1, 0]], {"g": [0, 1]}, dynamics=stream)
+    plan = vn.design(blind, utility_loss=0.05)
+    assert plan.sent == {"k": 1, "h": 1, "blind": 0}
+    alone = vn.design(vn.Network(seeing, 0.25, [[1, 0]], {"g": [0, 1]}, dynamics=stream), utility_loss=0.05)
+    assert plan.privacy["g"] == pytest.approx(alone.privacy["g"], rel=1e-2)
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_another_optimiser_finds_nothing_better() -> None:

@@ -29,7 +29,9 @@ _STARTS, _STARTS_OF_LARGE, _PLAIN_STARTS = 12, 4, 5
 _DISTURBANCE = 0.5
 _QUICK = 4  # rounds of a glance at a level, for where it lies
 _LAST_LOOKS = 4  # at levels near the one that a loss buys: a step of a stream costs too much for more
+_NEAR = 1e-3  # of a large one: a loss nearer to what is allowed, or a level, is not worth a look of seconds
 _USUAL, _SHOWN = 1500, 20  # evaluations of a search, and between two signs of life
+_NOT_FELT = 1e-9  # of a loss and a privacy, and of the steepest of their slopes
 _CLOSE = 1e-3  # by which a level and a loss are surely beyond those of a result close by, relative
 
 Start = tuple[list[Array], float]
@@ -165,8 +167,9 @@ class StreamCurve(Levels):
                 inside = Tried(inside.level, raced)
                 outside = Tried(min(float(np.expm1(bottom + height)), top.level))
         if not self.stopped:
+            near = 0.0 if self._pace is STREAM else _NEAR
             inside, _ = self.affordable(
-                self._follow, budget, inside, outside, free=self.ceiling, steps=_LAST_LOOKS
+                self._follow, budget, inside, outside, tolerance=near, free=self.ceiling, steps=_LAST_LOOKS
             )
         return replace(inside.found or self._free, interrupted=self.stopped)
 
@@ -307,3 +310,31 @@ def projectors(objective: StreamObjective, rows: Sequence[Array]) -> list[Array]
             stack[place] = kept.T @ kept
         made.append(stack)
     return made
+
+
+def carrying(objective: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
+    """The same without numbers that carry nothing, which a search leaves as they were where it began.
+
+    Those are looked at that no loss and no privacy feels, and left out where both stay without them.
+    """
+    at = objective(shrink)
+    if not at.seen:
+        return list(shrink)
+    left = [np.array(x) for x in shrink]
+    decomposed = [np.linalg.eigh(x) for x in shrink]
+    felt = [np.zeros(values.shape) for values, _ in decomposed]
+    for weights in np.eye(1 + objective.targets):
+        slopes = objective.gradient(at, float(weights[0]), weights[1:])
+        most = max((float(np.max(np.abs(each), initial=0.0)) for each in slopes), default=0.0)
+        for found, slope, (_, vectors) in zip(felt, slopes, decomposed, strict=True):
+            along = np.einsum("kji,kjl,kli->ki", vectors, slope, vectors)
+            np.maximum(found, np.abs(along) / max(most, np.finfo(float).tiny), out=found)
+    for x, found, (values, vectors) in zip(left, felt, decomposed, strict=True):
+        for agent, number in zip(*np.nonzero((values > 0) & (found <= _NOT_FELT)), strict=True):
+            direction, before = vectors[agent, :, number], x[agent].copy()
+            x[agent] -= values[agent, number] * np.outer(direction, direction)
+            without = objective(left)
+            same = np.allclose(without.privacy, at.privacy, rtol=_NOT_FELT, atol=_NOT_FELT)
+            if not (same and abs(without.loss - at.loss) <= _NOT_FELT):
+                x[agent] = before
+    return left

@@ -21,7 +21,7 @@ from veilnet.designs.floors import AT_LIMIT, FlooredCurve, in_order
 from veilnet.designs.joint import JointResult, SearchOptions
 from veilnet.designs.perfect import reachable
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
-from veilnet.designs.streams.curve import StreamCurve
+from veilnet.designs.streams.curve import StreamCurve, carrying
 from veilnet.designs.streams.knowledge import JointState, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
 from veilnet.designs.tradeoff import MARGINS, Answer, CannotKeep, Tradeoff, confirmed_plan, search_details
@@ -94,8 +94,9 @@ class StreamTradeoff(Tradeoff):
         self, on: StreamCurve, found: JointResult, more: Mapping[str, Any], finest: float = 0.0
     ) -> Answer:
         """What agents send; ``finest`` is the least noise of a number that it was made for."""
+        shrink = carrying(on.objective, found.shrink)
         made = sanitizers_from_knowledge(
-            self.verdict.network, on.objective.knowledge, self._filters, found.shrink, finest=finest
+            self.verdict.network, on.objective.knowledge, self._filters, shrink, finest=finest
         )
         return made, {**reachable(self.verdict), **search_details(found), **more}
 
