@@ -67,8 +67,8 @@ def assess(
         "drift": drift,
         "noise": np.sqrt(np.diag(model.noise)),
         "widened": wider.noise**2,
-        "lowest": _of_each(network, 0, -np.inf),
-        "highest": _of_each(network, 1, np.inf),
+        "lowest": network.stacked_limits[0],
+        "highest": network.stacked_limits[1],
         "resolution": np.array([step_of(column) for column in readings.T]),
         "skewness": skewness,
         "kurtosis": kurtosis,
@@ -147,14 +147,6 @@ def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> t
         )
         for k, name in enumerate(roles.parameters)
     )
-
-
-def _of_each(network: Network, end: int, otherwise: float) -> Array:
-    """One end of the credible limits of each of the N readings."""
-    found = np.full(network.N, otherwise)
-    for agent, edges in network.limits.items():
-        found[network.blocks.rows(network.position[agent])] = edges[end]
-    return found
 
 
 def _correlation_condition(covariance: Array) -> float:
