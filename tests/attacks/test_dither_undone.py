@@ -6,11 +6,15 @@ same rows as the linear attacker's, whose error is the stated one: the ratio of 
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 import veilnet as vn
 from helpers.coarse_networks import attack, dominated, sending, thermometers
+from veilnet.io.network_schema import network_difference
+from veilnet.io.template import house
 from veilnet.plans.certificate import DITHERED, Promise, certify
 
 pytestmark = pytest.mark.slow
@@ -99,6 +103,14 @@ def test_a_plan_that_counts_dither_on_a_whole_reading_is_refused_and_fails_its_a
     assert vn.audit(plan, only=["lattice"], trials=trials).ok
 
 
+def rebuilt(network: vn.Network) -> vn.Network:
+    """Made from the attributes that arguments are called by; secrets and the first x have attributes of their own."""
+    names = set(inspect.signature(vn.Network).parameters) - {"agents"}
+    given = {name: getattr(network, name) for name in names}
+    first = network.first if network.first_given else None
+    return vn.Network(**given | {"private": {**network.private, **network.secrets}, "prior": first})
+
+
 @pytest.mark.parametrize("noise", ["joint", "common"])
 def test_a_network_built_from_its_attributes_is_the_same(noise) -> None:
     """Before: ``network.noise`` had the dither in it, so that a network rebuilt from it was dithered twice."""
@@ -109,12 +121,29 @@ def test_a_network_built_from_its_attributes_is_the_same(noise) -> None:
         {"g": [[0.0, 1.0]]}, vn.Prior(covariance=np.eye(2)), resolution=0.5, dither=[1, 2, 0], model_error=0.02,
         units={"g": "m"}, limits={"a": (-50.0, 50.0)}, step="1min",
     )  # fmt: skip
-    names = (
-        "observe", "noise", "public", "private", "prior", "offset", "parameters", "units", "reading_names", "limits",
-        "resolution", "dither", "dynamics", "model_error", "step", "doubts", "fitted_rows",
-    )  # fmt: skip
-    again = vn.Network(**{name: getattr(given, name) for name in names})
+    again = rebuilt(given)
+    assert network_difference(given, again) == ""
     np.testing.assert_array_equal(again.R.matrix(), given.R.matrix())
     np.testing.assert_array_equal(again.noise.matrix(), given.noise.matrix())
     assert vn.check(again).ceiling == vn.check(given).ceiling
     np.testing.assert_array_equal(np.diag(given.R.matrix()) > np.diag(given.noise.matrix()), True)
+
+
+def test_a_fitted_network_a_stream_and_one_of_sums_built_from_their_attributes_are_the_same() -> None:
+    rng = np.random.default_rng(3)
+    table = {name: rng.standard_normal(300) for name in ("u", "w", "g")}
+    table["g"] = np.round(table["g"] > 0)
+    table |= {f"r{k}": table["u"] * (k + 1) + table["g"] + rng.standard_normal(300) for k in range(3)}
+    with pytest.warns(vn.DoubtfulModel):
+        fitted = vn.fit(table, agents={"a": ["r0", "r1"], "b": ["r2"]}, public=["u", "w"], private=["g"])
+    assert fitted.secrets
+    assert fitted.public_scales
+    assert fitted.held_out
+    summed = vn.design(house(), summed=True).network
+    assert summed.members
+    moving = house(stream=True)
+    first = vn.Prior(covariance=2.0 * np.eye(moving.L))
+    for given in (fitted, summed, moving, moving.replace(prior=first)):
+        again = rebuilt(given)
+        assert network_difference(given, again) == ""
+        assert vn.check(again).ceiling == vn.check(given).ceiling

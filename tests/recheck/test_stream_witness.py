@@ -95,7 +95,7 @@ def test_a_utility_that_is_not_reached_is_not_confirmed() -> None:
 
 
 @pytest.mark.parametrize("claimed", [0.0, 1.05, np.nan])
-def test_a_wrong_claim_does_not_end_the_search_for_frequencies(claimed: float) -> None:
+def test_a_wrong_claim_does_not_end_the_search_for_frequencies_or_for_a_filter(claimed: float) -> None:
     """Oracle: the Riccati equation of the bounds. At the fewest frequencies this slow stream is off by far more."""
     network = slow_stream(floor=0.1)
     sanitizers = {"desk": vn.Sanitizer([[1.0, 0.5]], 0.3)}
@@ -103,6 +103,32 @@ def test_a_wrong_claim_does_not_end_the_search_for_frequencies(claimed: float) -
     claim = true * claimed if claimed else 0.0
     found = StreamRecheck(network, sanitizers).growth(network.private["presence"], claim)
     assert found == pytest.approx(true, rel=1e-6)
+    lost = -vn.utility(network, sanitizers)
+    claim = lost * claimed if claimed else 0.0
+    assert StreamRecheck(network, sanitizers).growth_now(network.U, claim) == pytest.approx(lost, rel=1e-6)
+
+
+def test_what_nobody_is_told_of_may_wander_off() -> None:
+    """Oracle: the stream without it. Its error grows for ever, that of the public parameter does not."""
+    whole = vn.Network(
+        {"a": [[1.0, 0.0], [0.0, 1.0]]},
+        0.5,
+        public=[1.0, 0.0],
+        private={"walk": [0.0, 1.0]},
+        dynamics=vn.Dynamics(transition=np.diag([0.9, 1.0]), noise=np.diag([1.0, 0.3])),
+    )
+    alone = vn.Network(
+        {"a": [[1.0]]},
+        0.5,
+        public=[1.0],
+        private={"g": [1.0]},
+        dynamics=vn.Dynamics(transition=0.9, noise=1.0),
+    )
+    part = error_of_witness(filtered(whole, {"a": vn.Sanitizer([[1.0, 0.0]], 0.2)}), whole.U)
+    assert part == pytest.approx(
+        error_of_witness(filtered(alone, {"a": vn.Sanitizer([[1.0]], 0.2)}), alone.U)
+    )
+    assert np.isinf(error_of_witness(filtered(whole, {"a": vn.Sanitizer([[1.0, 0.0]], 0.2)}), np.eye(2)))
 
 
 def test_the_noise_that_is_added_counts_in_the_sum() -> None:

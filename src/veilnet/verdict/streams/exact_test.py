@@ -22,7 +22,7 @@ from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
 from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
-from veilnet.verdict.printed_theorems import PrintedTheorem
+from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
 
@@ -94,8 +94,6 @@ class StreamVerdict(Verdict):
     @property
     def printed_theorem(self) -> PrintedTheorem:
         """The paper has no theorem for streams: that of one row by itself."""
-        from veilnet.verdict.printed_theorems import printed_theorem
-
         return printed_theorem(self.network.one_row)
 
     @property
