@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix, semidefinite, symmetric
+from veilnet._core.validation import as_array, as_matrix, as_square, semidefinite
 
 _MOST_DOUBLINGS = 48  # 2^48 times 64 rows: a memory that has not faded by then is refused
 _FADED = 1e-6  # of a memory: twice what is left is added to the bound for all later rows
@@ -57,7 +57,9 @@ class Memory(Frozen):
                 f"transition: expected a stable F, found an eigenvalue of size {radius:.6g}; "
                 "a memory must forget: give one whose eigenvalues lie inside the unit circle"
             )
-        self.start: Array | None = None if start is None else _covariance(start, order)
+        self.start: Array | None = None
+        if start is not None:
+            self.start = np.array(semidefinite(as_square(start, "start", order), "start"))
         self._freeze()
 
     @property
@@ -184,15 +186,6 @@ def summed_sizes(transition: Array, columns: Array) -> Array:
     raise InvalidNetwork(
         "transition: an eigenvalue of F is so near the unit circle that rounding errors would not fade"
     )
-
-
-def _covariance(value: Any, order: int) -> Array:
-    matrix = _matrix(value, "start")
-    if matrix.shape != (order, order):
-        raise InvalidNetwork(
-            f"start: expected a {order} x {order} covariance, as large as the transition, found shape {matrix.shape}"
-        )
-    return np.array(semidefinite(symmetric(matrix, "start"), "start"))
 
 
 def _matrix(value: Any, name: str) -> Array:
