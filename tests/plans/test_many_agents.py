@@ -185,6 +185,21 @@ def test_the_mapping_is_one() -> None:
         again.sanitizers.stacks[0].compression[0, 0, 0] = 1.0
 
 
+def test_grids_come_in_sending_order() -> None:
+    network = kind("mixed")
+    sizes = dict(zip(network.agents, network.blocks.sizes.tolist(), strict=True))
+    sanitizers = {
+        agent: vn.Sanitizer(np.eye(size)[:2], grid=2.0 ** -np.arange(place, place + min(size, 2)))
+        for place, (agent, size) in enumerate(sizes.items())
+        if place % 5
+    }
+    each = [
+        sanitizers[agent].grid if agent in sanitizers else np.full(size, np.nan)
+        for agent, size in sizes.items()
+    ]
+    np.testing.assert_array_equal(mechanisms.mechanisms(network, sanitizers).grid, np.concatenate(each))
+
+
 def test_a_mapping_is_itself_however_few_sanitizers_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "_KEPT", 1)
     mapping, other = (
