@@ -36,13 +36,21 @@ settings.load_profile("veilnet")
 # The files that take longest, in that order: a file is one process's work.
 LONGEST = (
     "test_code_in_pages",
-    "test_structured_tradeoffs",
     "test_floors",
-    "test_live_processes",
-    "test_design_tradeoff",
+    "test_workbench",
+    "test_studio_browser",
+    "test_sums_live",
+    "test_standby",
+    "test_cli_verbs",
+    "test_lower_bound",
+    "test_stream_attacks",
     "test_on_a_cluster",
-    "test_joint_solver",
+    "test_step",
     "test_reproduce",
+    "test_joint_solver",
+    "test_structured_tradeoffs",
+    "test_c_audit",
+    "test_stream_audit",
 )
 
 
