@@ -66,7 +66,7 @@ def picture_of_studio(opened: Any) -> bytes:
         page.click("#house")
         page.wait_for_selector("#frontier svg")
         page.eval_on_selector("#public", "s => { s.value = 150; s.dispatchEvent(new Event('input')); }")
-        page.wait_for_function("document.querySelector('#command').innerText.includes('--utility-loss')")
+        page.wait_for_function("document.querySelector('#command').innerText.includes('--public-error')")
         page.wait_for_timeout(1500)  # the search for a better plan begins when the hand has rested
         page.wait_for_function("!document.querySelector('.job')")
         taken = bytes(page.screenshot())

@@ -78,8 +78,8 @@ def narrow() -> vn.Network:
 def test_check_says_it_and_design_refuses_limits_within_what_readings_do() -> None:
     network = narrow()
     said = "\n".join(vn.check(network).notes())
-    assert "in 1 row of 2" in said
-    with pytest.raises(vn.InvalidNetwork, match=r"limits: .* 1 row of 2 of room, more than 1 in 1,000"):
+    assert "1 row in 2 at room" in said
+    with pytest.raises(vn.InvalidNetwork, match=r"limits: .* 1 row in 2 at room, more than 1 in 1,000"):
         vn.design(network)
 
 
@@ -114,16 +114,16 @@ def test_inspect_alarms_and_verify_fails_where_limits_are_within_what_readings_d
     assert cli.run(["inspect", str(tmp_path / "room.json"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["reaches"][0]["beyond"] == pytest.approx(0.5, abs=0.01)
-    assert "would count as a limit" in told["alarms"][0]
+    assert "would be clipped" in told["alarms"][0]
     checks = {check.what: check for check in verify(tmp_path / "plan", narrow())}
     assert not checks["readings are within their limits"].ok
 
 
 def test_without_a_prior_it_is_said_that_nothing_is_known() -> None:
     network = home(limits={"room": ([0.0, -50.0], [620.0, 50.0])}).replace(prior=None)
-    assert "cannot be computed without a prior" in "\n".join(vn.check(network).notes())
+    assert "without a prior, how often cannot be computed" in "\n".join(vn.check(network).notes())
     plan = vn.design(network)
-    assert "cannot be computed without a prior" in "\n".join(plan.notes())
+    assert "without a prior, how often cannot be computed" in "\n".join(plan.notes())
     found = inspect(plan.sanitizers["room"])
     assert all(each.beyond is None for each in found.reaches)
     rows = [line for line in str(found).splitlines() if line.startswith("reading ") and " to " in line]

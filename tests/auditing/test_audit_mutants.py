@@ -335,9 +335,9 @@ def test_exit_code_of_a_ledger_reset(
     assert audited(capsys, saved, *options)[0] == 0
     assert run(["audit", str(saved), *options]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Found: the ledger is whole; nothing else was looked at." in said
-    assert "agents: the ledger is whole; nothing else was looked at." in said
-    for untrue in ("every promise holds", "attack was on", "simulated rows", "with --data"):
+    assert "Found: the ledger is intact; nothing else was tested." in said
+    assert "agents: the ledger is intact; nothing else was tested." in said
+    for untrue in ("every promise holds", "attacks used", "simulated rows", "with --data"):
         assert untrue not in said
     path.unlink()
     Ledger.create(path, plan.network, -0.99).record(plan)

@@ -155,7 +155,7 @@ def test_held_out_tables(by_parameter: bool, tmp_path: Path) -> None:
         for name, truth in samples.private.items():
             assert np.allclose(read.private[name], truth, rtol=1e-9, atol=1e-9)
     report = vn.audit(plan, path, only=["attackers"], trials=vn.Trials(attackers=["ridge"]))
-    assert "judged on your data: about 0.01" in str(report)
+    assert "about 0.01 on your data" in str(report)
     assert report.to_dict()["on_data"] == 0.01
     rows = report.rows
     # The model; ridge with and without memory and the plan's own estimate, on two parameters; the public one where
@@ -245,7 +245,7 @@ def test_the_whole_report() -> None:
     text = str(report)
     for section in report.sections:
         assert f"\n{section}\n" in text
-    assert "at most 1e-06." in text
+    assert "at most 1e-06 on simulated rows." in text
     plain = report.to_dict()
     assert len(plain["rows"]) == len(report.rows)
     assert all(row.sentence.endswith(".") for row in report.rows)
@@ -335,7 +335,7 @@ def test_the_house_from_the_command_line(
         assert word in text
     assert "every promise" in text
     assert "Audit of the plan for 5 agents: " in text, "how the plan was found is no word for its reader"
-    assert "Secure summation needs agents that talk to each other" in " ".join(text.split())
+    assert "Secure summation needs cryptographic rounds between agents" in " ".join(text.split())
     assert "What to do next: audit with --data" in text
     # Privacy that three colluders would leave is judged when a limit is given.
     command = ["audit", str(tmp_path / "plan"), "--only", "collusion", "--colluding", "3", "--json"]

@@ -66,7 +66,7 @@ def test_what_the_old_centre_errs_by_is_seen_on_the_new_rows(old) -> None:
     assert found.errors["T_out"] == pytest.approx(np.sqrt(np.nanmean(off**2)), rel=0.1)
     promised = np.sqrt(vn.crlb(old.network, old.sanitizers)[0, 0])
     assert found.errors["T_out"] > 2 * promised
-    assert f"T_out by ±{found.errors['T_out']:.4g}" in str(found)
+    assert f"T_out ±{found.errors['T_out']:.4g}" in str(found)
     as_before = refit(old, log_of(2000, 3, moved=False))
     assert as_before.errors["T_out"] == pytest.approx(promised, rel=0.1)
 
@@ -146,7 +146,7 @@ def test_a_stream_needs_the_time_and_stays_a_stream() -> None:
     found = refit(plan, log(1, 0.8), time="date")
     assert found.new.network.is_stream
     assert {row[0] for row in found.rows} >= {"standard error of u", "standard error of g grows"}
-    assert str(found).endswith("the old one errs more.")
+    assert str(found).endswith("the old one has larger errors.")
 
 
 def test_plans_that_no_table_made_are_refused() -> None:

@@ -223,9 +223,9 @@ def test_a_continuum_has_no_step(seed) -> None:
 def test_report_reads_as_a_table() -> None:
     made = fit_report(table(400), **ROLES)
     text = str(made.report)
-    for name in (*READINGS, "T_out", "people", "held out", "private", "Condition numbers"):
+    for name in (*READINGS, "T_out", "people", "held out", "private", "cross-validated"):
         assert name in text
     assert len({len(line.split()) for line in text.splitlines()[3:9]}) == 1
     assert [r.agent for r in made.report.readings] == ["kitchen", "kitchen", "hall", "bath", "bath", "bath"]
     assert made.report.readings[5].noise == pytest.approx(15.0, rel=0.15)
-    assert made.report.conditions["noises of the readings"] == pytest.approx(3.0 / 0.6, rel=0.3)
+    assert made.report.conditions["noise"] == pytest.approx(3.0 / 0.6, rel=0.3)

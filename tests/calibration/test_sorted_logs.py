@@ -66,7 +66,7 @@ def test_a_class_in_hardly_any_block_has_no_interval_and_a_reason() -> None:
     many = fitted([40] * 16, time="time")  # sixteen blocks, and a class for each
     for promise in many.report.promises.values():
         assert promise.interval is None
-        assert "come and go" in promise.unknown
+        assert "resampling loses it" in promise.unknown
 
 
 def test_every_block_of_a_sorted_log_has_every_class() -> None:

@@ -157,7 +157,7 @@ def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_demo_says_it_in_words_and_draws_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo", "--privacy", "1"]) == 0
+    assert run(["demo", "--private-error", "1.5x"]) == 0
     text = capsys.readouterr().out
     for word in ("raw readings", "Can privacy be free?", "sends its share", "stricter plan", "gait", "°C"):
         assert word in text

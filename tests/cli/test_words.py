@@ -148,12 +148,12 @@ def test_every_limit_that_is_exceeded_is_named(house_file: str, capsys: pytest.C
     complaint = capsys.readouterr().err
     assert complaint.startswith("veilnet: error: --private-error: ")  # as it was typed
     for name, limit in vn.check(house()).limit.items():
-        assert f"{name} was asked to reach 99 (10x), and even silence gives only {limit:.3g}" in complaint
+        assert f"{name}: 10x was asked, and even silence gives only {(1 + limit) ** 0.5:.3g}x" in complaint
     assert run(["design", house_file, "--privacy", "8", "--method", "perfect"]) == 1
     complaint = capsys.readouterr().err
     assert complaint.startswith("veilnet: error: --privacy: ")
-    assert "presence was asked" in complaint
-    assert "cooking was asked" in complaint
+    assert "presence: 3x (p = 8) was asked" in complaint
+    assert "cooking: 3x (p = 8) was asked" in complaint
     assert "gait" not in complaint
     assert run(["design", house_file, "--private-error", "worst:10x"]) == 1
     assert capsys.readouterr().err.count("every direction of") == 3

@@ -79,9 +79,7 @@ def test_targets_below_the_ceiling_are_free_and_above_it_are_refused_by_the_clos
         assert "iterations" not in plan.details
         assert plan.privacy["g1"] >= 0.9 * ceiling
         assert abs(plan.utility) < PERFECT
-    with pytest.raises(
-        vn.Infeasible, match=r"g1 was asked to reach .* at perfect utility no mechanism exceeds"
-    ):
+    with pytest.raises(vn.Infeasible, match=r"g1: .* was asked.* at perfect utility no mechanism exceeds"):
         vn.design(network, privacy=1.1 * ceiling, method="perfect")
     with pytest.raises(vn.Infeasible, match=r"even silence gives only .*Nothing hides more than silence"):
         vn.design(network, privacy=1.01 * limit)
@@ -148,7 +146,7 @@ def test_noise_alone_explains_why_it_falls_short() -> None:
     network = identical_agents(leak=1.0)
     verdict = vn.check(network)
     above = 0.5 * (verdict.ceiling["gait"] + verdict.limit["gait"])
-    with pytest.raises(vn.Infeasible, match=r"ASUP does not hold: room.* must send what reveals it"):
+    with pytest.raises(vn.Infeasible, match=r"not free without limit here: room.* must send what reveals it"):
         vn.design(network, privacy=above, method="noise")
     below = vn.design(network, privacy=0.5 * verdict.ceiling["gait"], method="noise")
     assert below.details["construction"] == "noise in every free direction"

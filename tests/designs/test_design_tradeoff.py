@@ -179,7 +179,7 @@ def test_at_the_limit_everything_else_is_still_sent(noise: str) -> None:
     # the solver, asked for a little less, finds nothing noticeably cheaper
     below = vn.design(network, privacy={"g0": limit["g0"] * (1 - 1e-5)}, starts=FEW)
     assert -plan.utility <= -below.utility * 1.01
-    with pytest.raises(vn.Infeasible, match=r"g0 was asked to reach .* silence gives only"):
+    with pytest.raises(vn.Infeasible, match=r"g0: .* was asked, .* silence gives only"):
         vn.design(network, privacy={"g0": limit["g0"] * 1.0001})
 
 

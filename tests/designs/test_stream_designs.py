@@ -95,7 +95,7 @@ def test_a_plan_says_what_is_sent_and_kept() -> None:
     assert plan.gap == 0.0
     assert plan.sent == {"a0": 1, "a1": 1}
     assert plan.kept == {"a0": 4, "a1": 4}
-    assert "send 2 numbers for 5 readings per row, with memories of 8 in all (4 at most" in str(plan)
+    assert "send 2 numbers for 5 readings per row, keeping 8 in memory (at most 4" in str(plan)
     assert "with hindsight" in str(plan)
     assert plan.privacy == vn.privacy(plan.network, plan)
     assert plan.privacy_now == vn.privacy(plan.network, plan, when="now")

@@ -131,7 +131,7 @@ def test_a_design_reaches_its_target_and_memory_pays(seed: int) -> None:
     wanted = np.array(list(targets.values()))
     curve = plain_curve(verdict, wanted)
     assert 0 < -plan.utility < memoryless_loss(curve, float(wanted.max()))
-    assert "no bound has been found for streams" in str(plan)
+    assert "no bound is known for streams" in str(plan)
 
 
 @pytest.mark.long

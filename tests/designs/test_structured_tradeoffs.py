@@ -244,7 +244,7 @@ class TestEveryDirection:
         assert again.certificate.ok
 
     def test_refused_above_what_silence_gives(self) -> None:
-        with pytest.raises(vn.Infeasible, match="every direction of presence was asked to reach"):
+        with pytest.raises(vn.Infeasible, match=r"every direction of presence: .* was asked"):
             vn.design(self.network, privacy={"presence": vn.Worst(1e9)})
         with pytest.raises(vn.InvalidRequest, match="Worst: expected a finite number"):
             vn.Worst(-1.0)

@@ -107,7 +107,7 @@ def test_a_refused_plan_is_taken_up_when_its_owner_has_confirmed_it(
 
     _, releases = run_replacing(tmp_path, more, monkeypatch, confirm, later=True)
     assert releases == 3 * BLOCK
-    says(capfd.readouterr().err, "taken up")
+    says(capfd.readouterr().err, "takes effect")
     with closing(sqlite3.connect(tmp_path / "attic.sqlite")) as database:
         plans = database.execute(
             "SELECT plan, count(*) FROM releases GROUP BY plan ORDER BY min(sequence)"

@@ -233,7 +233,7 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
         assert not watch.check()
     assert taken == [b"second", b"thirds"]
     assert len(said) == 1
-    says(said[0], "before goes on", "not signed")
+    says(said[0], "previous plan continues", "not signed")
 
 
 def test_a_refused_file_is_tried_again_when_its_owner_agreed_and_not_before(tmp_path: Path) -> None:

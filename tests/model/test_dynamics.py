@@ -172,7 +172,7 @@ observe = [[1.0, 1.0]]
         (
             lambda: stream(np.diag([0.9, 0.5]), np.diag([1.0, 0.0])),
             vn.InvalidNetwork,
-            "nothing moves load: A lets it die away and Q does not renew it",
+            "nothing moves load: A lets it decay and Q does not drive it",
         ),
         (
             lambda: stream(np.diag([1.0, 0.5]), observe={"hall": [[0.0, 1.0]]}),
@@ -197,7 +197,7 @@ observe = [[1.0, 1.0]]
                 dynamics=vn.Dynamics(np.zeros((2, 2)), np.eye(2)),
             ),
             vn.InvalidNetwork,
-            "noise memory of 'a': expected noise that dies away",
+            "noise memory of 'a': expected stable noise",
         ),
         (
             lambda: vn.Network(

@@ -261,7 +261,7 @@ def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
     assert "NOT protected" in alarm.text
     whole = vn.design(plan.network.replace(private={"g": [0.0, 1.0]}))
     assert "cannot be estimated" in str(whole)
-    assert "From what is sent alone" in read_page(whole.report().html).by_id("known").text
+    assert "cannot be estimated from the messages alone" in read_page(whole.report().html).by_id("known").text
 
 
 def test_what_a_note_hides_is_marked() -> None:

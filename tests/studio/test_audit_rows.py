@@ -70,10 +70,10 @@ def test_rows_the_model_was_made_from_are_called_no_honest_audit(bench: Workbenc
     found = tasks.attack(lambda _: None, lambda *_: None, *_given(bench, "fitted to"))
     caution = found.rows[-1]
     assert caution.verdict == "warn"
-    assert "no honest audit" in caution.sentence
+    assert "fitted to these rows" in caution.sentence
     bench._audited(found)
-    assert "no honest audit" in view(bench)["loaded"]["html"]["audit"]
-    assert b"no honest audit" in report_page(bench.now)
+    assert "fitted to these rows" in view(bench)["loaded"]["html"]["audit"]
+    assert b"fitted to these rows" in report_page(bench.now)
     simulated = _given(bench, "simulated")
     assert simulated[1:] == (None, False)
 

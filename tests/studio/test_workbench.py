@@ -67,7 +67,7 @@ def test_asking_answers_at_once_and_never_below_what_is_free(with_house: Workben
     errors = typical_errors(now.network, now.plan.sanitizers)
     mine = next(each for each in shown["private"] if each["name"] == "gait")
     assert mine["fold"] == pytest.approx(errors["gait"].sent / errors["gait"].raw)
-    assert shown["command"] == "veilnet design house.toml --privacy gait=12.0 --out plan"
+    assert shown["command"] == "veilnet design house.toml --private-error gait=3.60555x --out plan"
 
 
 def test_a_loss_that_is_accepted_is_kept(with_house: Workbench) -> None:
@@ -275,7 +275,7 @@ def test_hostile_names_are_shown_as_text(bench: Workbench, name: str, tmp_path: 
     for part in shown["html"].values():
         assert "<script" not in part
         assert "<img" not in part
-    assert shlex.split(Ask(privacy={name: 3.0}).command("n.json"))[4] == f"{name}=3.0"
+    assert shlex.split(Ask(privacy={name: 3.0}).command("n.json"))[4] == f"{name}=2x"
 
 
 def test_a_name_of_ten_thousand_characters_is_refused(bench: Workbench) -> None:

@@ -104,7 +104,7 @@ def test_what_is_not_computed_for_so_many_says_so(monkeypatch: pytest.MonkeyPatc
     assert plan.privacy_now == {}
     assert verdict.ceiling_now == {}
     assert "at least as large as with hindsight" in str(verdict)
-    sentence = "Now, before later rows tell more, every error is at least as large as with hindsight"
+    sentence = "Before later rows arrive, every error is at least as large as with hindsight"
     assert sentence in str(plan)
     assert sentence not in str(vn.design(STREAMS["one public row"].one_row))
     with pytest.raises(InvalidRequest, match="at least the error with hindsight"):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 Progress: TypeAlias = Callable[[str, float], bool | None]
 """Called now and then with (what is being done, fraction done from 0 to 1).
 
-Answering ``False`` asks the computation to stop in good order: it returns what it has, marked as interrupted.
+Answering ``False`` asks the computation to stop cleanly: it returns what it has, marked as interrupted.
 Any other answer, None among them, lets it go on. What it raises passes through, and so does Ctrl-C.
 """
 

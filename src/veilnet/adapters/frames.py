@@ -48,7 +48,7 @@ def fuse_frames(fusion: Fusion, messages: Mapping[str, Any]) -> Any:
               need the same index too, since it identifies rows.
     """
     if not isinstance(messages, Mapping) or not messages:
-        raise InvalidRequest("messages: expected agent -> frame, found something else, or nobody's")
+        raise InvalidRequest("messages: expected agent -> frame, found something else or none")
     kinds = {_kind(frame, f"messages[{agent!r}]") for agent, frame in messages.items()}
     if len(kinds) > 1:
         raise InvalidRequest("messages: expected frames of one kind, found pandas and polars")

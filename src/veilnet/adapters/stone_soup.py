@@ -3,8 +3,8 @@
 A :class:`SanitizedSensor` knows a plan. What the agents sent of one row becomes a Stone Soup detection
 (:meth:`SanitizedSensor.detection`) that carries its own :class:`SanitizedMeasurement`, H and R of those who sent, so
 that a ``KalmanUpdater`` made without a model takes it in. In simulations :meth:`SanitizedSensor.measure` draws
-readings of a true state, sanitizes them in earnest and gives the detection of what was sent. The state vector is the
-x of :func:`veilnet.adapters.kalman.kalman_arrays`.
+readings of a true state, sanitizes them with secure noise and gives the detection of what was sent. The state
+vector is the x of :func:`veilnet.adapters.kalman.kalman_arrays`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def transition_model(plan: Plan) -> LinearGaussianTimeInvariantTransitionModel:
     arrays = kalman_arrays(plan)
     if arrays.F is None or arrays.Q is None:
         raise InvalidRequest(
-            "plan: its rows have nothing to do with one another; give the network dynamics= and design again, or "
+            "plan: its rows are independent; give the network dynamics= and design again, or "
             "choose a transition model of your own"
         )
     if np.any(arrays.b):

@@ -47,7 +47,7 @@ class NoiseSource(ABC):
     """Standard normal and uniform draws, and whether they may protect anything."""
 
     private: bool
-    """True only if nobody can repeat the draws."""
+    """True only if the draws cannot be repeated."""
 
     @abstractmethod
     def normal(self, shape: tuple[int, ...]) -> Array:

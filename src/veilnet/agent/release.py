@@ -63,8 +63,8 @@ def release(recipe: Recipe, readings: Any, rng: np.random.Generator | int | None
     numbers = readings_as_numbers(readings, recipe)
     if recipe.step is None:
         warnings.warn(
-            f"{recipe.speaker}no grid is set, so the low bits of what is sent are not protected: they can "
-            "betray what is withheld; take the sanitizer from a plan of design(), which sets one, "
+            f"{recipe.speaker}no grid is set, so the low-order bits of messages are unprotected and can reveal "
+            f"what is withheld; take the sanitizer from a plan of design(), which sets one, "
             "or give grid=",
             RuntimeWarning,
             stacklevel=3,
@@ -78,8 +78,8 @@ def release(recipe: Recipe, readings: Any, rng: np.random.Generator | int | None
             place = int(np.argmin(valid))
             where = f"row {start + place}: " if numbers.ndim == 2 else ""
             raise InvalidReading(
-                f"{recipe.speaker}{where}{recipe.reason(chunk[place])}; nothing was sent: "
-                "drop the row, or mend the sensor"
+                f"{recipe.speaker}{where}{recipe.reason(chunk[place])}; nothing was sent: drop the row, or "
+                f"repair the sensor"
             )
         released[start : start + len(chunk)] = recipe.sanitize(centred, source)
     values = released.reshape(*numbers.shape[:-1], recipe.sent)

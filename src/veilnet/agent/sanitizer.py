@@ -327,8 +327,8 @@ class Sanitizer(Frozen):
             )
         if self.summed is not None and rng is None:
             raise InvalidRequest(
-                f"{self.agent}: its messages are for the sum of {self.summed.group!r} alone, and a bare one tells "
-                "more; nothing was sent: run veilnet agent, or give rng= to simulate"
+                f"{self.agent}: its messages are for the sum of {self.summed.group!r} alone, and an unmasked "
+                f"one reveals more; nothing was sent: run veilnet agent, or give rng= to simulate"
             )
         return release(self.recipe, readings, rng)
 

@@ -133,7 +133,7 @@ class Stream:
         return np.asarray(root @ self._source.normal((self._order,)))
 
     def __reduce__(self) -> NoReturn:
-        raise InvalidRequest("a stream cannot be copied: both would go on to send the same rows")
+        raise InvalidRequest("a stream cannot be copied: both would send the same rows")
 
     def __repr__(self) -> str:
         return f"Stream({self._recipe.speaker}{self.rows} rows so far)"

@@ -27,7 +27,7 @@ __all__ = [
 
 SECTION = Section.PROMISE.heading
 EXPOSURE = "what stays exposed"
-HIDES_NOTHING = "That such a promise is kept protects nobody: the plan does not hide it."
+HIDES_NOTHING = "The promise holds but protects nobody: the plan does not hide it."
 _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certificate
 
 
@@ -231,7 +231,7 @@ def in_the_model(section: str, name: str, promised: Figure, seen: Detectability 
     """
     what, figures = f"{name}{IN_MODEL}", {"parameter": name}
     if not isinstance(promised, float):
-        why = "None about somebody who learns how x is spread, for want of a full prior."
+        why = "None against attackers who learn the distribution of x: there is no full prior."
         return Row(section, what, None, None, "info", why, None, figures, detection_cells("", "nothing"))
     power = ["" if seen is None else f"{100 * seen.sent.power_at(rate):.1f} %" for rate in CAREFUL]
     shown = detection_cells("" if seen is None else f"AUC {seen.raw.auc:.2f}", f"AUC {promised:.2f}", *power)

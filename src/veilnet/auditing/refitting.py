@@ -69,17 +69,17 @@ class Refit:
 
     def __str__(self) -> str:
         headings = ("what changes", "promised", "old messages now", "new plan")
-        last = "Old messages are judged with the new model; a centre that keeps the old one errs more"
-        errors = [f"{name} by ±{error:.4g}" for name, error in self.errors.items()]
+        last = "Old messages are evaluated under the new model. A centre that keeps the old one has larger errors"
+        errors = [f"{name} ±{error:.4g}" for name, error in self.errors.items()]
         erring = join_names(errors) if errors else ""
-        ending = [f"{last}: on these rows, {erring}." if erring else f"{last}."]
+        ending = [f"{last} (RMS on these rows: {erring})." if erring else f"{last}."]
         if self.refused and erring:
             count = "One row is" if self.refused == 1 else f"{self.refused} rows are"
-            ending.append(f"{count} left out there: a reading is outside the limits of the old plan.")
+            ending.append(f"{count} left out: a reading is outside the old plan's limits.")
         elif self.refused:
             ending.append(
-                "By how much cannot be seen: in every new row a reading is outside the limits of the old plan, so "
-                "that its agents would send nothing."
+                "How much larger cannot be measured: in every new row a reading is outside the old plan's limits, so "
+                "its agents would send nothing."
             )
         return "\n".join([*in_columns([headings, *self.rows]), " ".join(ending)])
 

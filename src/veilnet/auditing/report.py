@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NEXT = {
-    "fail": "What to do next: release nothing by this plan until what is marked BROKEN is dealt with",
+    "fail": "What to do next: release nothing under this plan until every BROKEN row is explained",
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
@@ -41,7 +41,7 @@ _ON_LOG = {
     "fail": "BROKEN",
     "not covered": "not covered",
 }
-LEDGER_IS_WHOLE = "the ledger is whole; nothing else was looked at"
+LEDGER_IS_WHOLE = "the ledger is intact; nothing else was tested"
 FITTED_ROWS = "rows of the fit"  # what the row is called that finds them again
 
 
@@ -179,7 +179,7 @@ class AuditReport:
             word = "NOTE" if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()
             said.append(f"{word}: {row.facts if len(whys[row.why]) > 1 else row.sentence}")
         said += [
-            f"WHAT IT MAY COME FROM ({_names(rows, 3)}): {why}"
+            f"POSSIBLE CAUSE ({_names(rows, 3)}): {why}"
             for why, rows in whys.items()
             if why and len(rows) > 1
         ]
@@ -190,11 +190,11 @@ class AuditReport:
     def assurance(self) -> str:
         """How seldom a sound plan fails, in one sentence."""
         if of_ledger_alone(self.sections):
-            return "Nothing was simulated: a ledger is whole, or it is not."
-        sure = f"Chance of a false alarm, over everything that is simulated: at most {self.false_alarm:.0e}"
+            return "Nothing was simulated: a ledger is either intact or not."
+        sure = f"False-alarm probability of the whole audit: at most {self.false_alarm:.0e} on simulated rows"
         if self.on_data is None:
             return f"{sure}."
-        return f"{sure}; over everything judged on your data: about {self.on_data:g} (rows depend on one another)."
+        return f"{sure}, about {self.on_data:g} on your data (rows are correlated)."
 
     def conclusion(self) -> str:
         """What was promised, what was found, what is undecided and what to do next, in one paragraph."""
@@ -249,7 +249,7 @@ def outcome(rows: Sequence[Row]) -> str:
             "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
         )
     if bare:
-        tested = "nothing was found broken, and the plan does not hide every secret"
+        tested = "nothing is broken, but the plan does not hide every secret"
     if of_ledger_alone([row.section for row in rows]):
         tested = LEDGER_IS_WHOLE
     asides = [f"{unclear} undecided"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
@@ -274,7 +274,7 @@ def _found(report: AuditReport) -> str:
         said.append(
             f"{held} of {len(report.rows)} rows were tested and hold."
             if said
-            else f"all {held} rows that could be tested hold; the others are for information, or cannot tell."
+            else f"all {held} rows that could be tested hold; the others are informative or undecided."
         )
     if not said:
         unclear = any(row.verdict == "cannot tell" for row in report.rows)
@@ -291,11 +291,9 @@ def _unclear(report: AuditReport) -> str:
     if unclear:
         said.append(f"Undecided: {_names(unclear, 3)}.")
         reached = _reached(unclear)
-        said += [f"And yet {join_names(reached)}: rows are too few to be sure."] if reached else []
+        said += [f"But {join_names(reached)}: too few rows to be sure."] if reached else []
     if report.on_data is None and not of_ledger_alone(report.sections):
-        said.append(
-            "Every attack was on simulated rows: whether the model describes the world was not looked at."
-        )
+        said.append("All attacks used simulated rows: whether the model describes your data was not tested.")
     if report.interrupted:
         said.append("The audit was stopped before it was finished.")
     return " ".join(said)
@@ -356,7 +354,7 @@ def _first_step(report: AuditReport) -> str:
     if "cannot tell" in verdicts:
         return f"What to do next: {_NEXT['cannot tell']}."
     if "warn" in verdicts:
-        return "What to do next: look at the rows marked 'look at it'; none of them breaks a promise."
+        return "What to do next: read the rows marked 'look at it'; none of them breaks a promise."
     return "What to do next: audit again when the conditions change."
 
 

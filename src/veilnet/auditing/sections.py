@@ -36,43 +36,38 @@ _HEADINGS = {
     Section.REPETITION: "repeated releases",
     Section.MODELS: "wrong models",
 }
-_ERRORS = (
-    "± is a typical error: the root mean square of the best estimate. Guessing is knowing only what was known before "
-    "any message."
-)
-_PARTS = "± is a typical error, in brackets as a part of guessing's; 'raw' is from raw readings."
+_ERRORS = "± is the RMS error of the best estimate. Guessing uses the prior only."
+_PARTS = "± is the RMS error, in brackets relative to guessing; 'raw' is from raw readings."
 _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
-    Section.DEPLOYED.heading: (
-        "Does every agent run what was planned? Each one was run on readings we chose.",
-    ),
+    Section.DEPLOYED.heading: ("Does every agent run what was planned? Each was run on test readings.",),
     Section.PROMISE.heading: (
-        "Is the plan as good as it says? Every promise was computed again from the network and the sanitizers, then "
-        "put to the test on simulated readings.",
+        "Is the plan as good as it says? Every promise was recomputed from network and sanitizers, then tested "
+        "on simulated readings.",
         _ERRORS,
     ),
     "what stays exposed": (
-        "What do the messages still tell? Of a parameter that is several numbers, one combination of them may be "
-        "known better than the whole.",
+        "What do the messages still reveal? If a parameter has several numbers, one combination may be better "
+        "known than the whole.",
     ),
     Section.ATTACKERS.heading: (
-        "What does somebody learn who has messages beside the truth? Rows are simulated from the model, so this says "
-        "nothing about the world.",
+        "What does an attacker learn from messages with the truth beside them? Rows are simulated from the "
+        "model, so this does not test the model.",
         _PARTS,
     ),
     "attackers on your data": (
-        "What do attackers learn from what is sent on your rows? Each learned from other stretches of time than it "
-        "is judged on; with memory, from past messages too.",
+        "What do attackers learn from messages on your rows? Training and test rows are from different "
+        "stretches of time; attackers with memory also use past messages.",
         _PARTS,
-        "AUC is how often, of two moments, the one with the value is recognised; 0.50 is guessing.",
+        "AUC is how often, of two moments, the one with the value ranks higher; 0.50 is guessing.",
     ),
     Section.LATTICE.heading: (
-        "Do exact numbers name readings that come in steps (0.1 °C)? The attacker knows the steps and looks for the "
-        "readings that fit every message; the linear attacker does not look for steps.",
-        "± is a typical error: the root mean square of the attacker's estimate on the same rows.",
+        "Do exact numbers reveal readings that come in steps (0.1 °C)? The attacker knows the steps and "
+        "searches for readings that fit every message; the linear attacker ignores the steps.",
+        "± is the RMS error of the attacker's estimate on the same rows.",
     ),
     Section.SUMS.heading: (
-        "Does the centre see sums and nothing else? Members ran the rounds in memory under this plan's terms; a "
-        "centre then lied to them, and what follows from all that it saw was computed.",
+        "Does the centre see only sums? Members ran the rounds in memory under this plan's terms, against a "
+        "lying centre; what follows from everything it saw was computed.",
         _ERRORS,
     ),
     Section.COLLUSION.heading: (
@@ -81,28 +76,28 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _ERRORS,
     ),
     Section.REPETITION.heading: (
-        "What if the same x is sent again and again? A plan for single rows promises for one release of one x; "
-        "raw readings sent as often reveal more, too. A plan for streams has counted every row.",
-        "'Error falls below' says after how many releases half of the promised privacy is gone, or less is left than "
-        "was asked to remain.",
+        "What if the same x is released repeatedly? A plan for single rows covers one release of one x; raw "
+        "readings released as often reveal more, too. A plan for streams counts every row.",
+        "'Error falls below' gives the number of releases after which half of the promised privacy is gone, or "
+        "less is left than was required.",
         _ERRORS,
     ),
     Section.MODELS.heading: (
-        "What if the model is not quite right? Whatever is compared is compared in the same true world: with raw "
-        "readings of that world, and with an attacker who knows as much.",
+        "What if the model is not quite right? Messages and raw readings are compared under the same true "
+        "model, with an attacker who knows equally much.",
     ),
     Section.DROPOUT.heading: (
-        "What if agents fall silent? By how much the variance of the public error grows, compared with raw readings "
-        "of all agents.",
+        "What if agents fall silent? How the variance of the public error grows, relative to raw readings of "
+        "all agents.",
     ),
     Section.BASELINES.heading: (
-        "Would another protection do better? Each was tuned to cost the public estimate no more than the plan does, "
-        "and then to hide as much as the plan hides. Secure summation needs agents that talk to each other in every "
-        "row, and cryptography among them; here every agent sanitizes alone.",
+        "Would another protection do better? Each was tuned to cost the public estimate no more than the plan, "
+        "and then to hide as much as the plan. Secure summation needs cryptographic rounds between agents in "
+        "every row; here every agent sanitizes alone.",
     ),
     Section.DIFFERENTIAL_PRIVACY.heading: (
-        "What does the noise amount to in the words of differential privacy? The smaller ε, the less one message "
-        "tells about an agent's readings; below 1 is strong.",
+        "What is the noise worth as differential privacy? The smaller ε, the less a message reveals about an "
+        "agent's readings; below 1 is strong.",
     ),
 }
 

@@ -99,8 +99,8 @@ def assess(
             "parameters": float(np.linalg.cond(np.corrcoef(parameters, rowvar=False)))
             if network.L > 1
             else 1.0,
-            "noises of the readings": _correlation_condition(model.noise),
-            "parameters as the readings show them": condition_of_triangle(network.raw_triangle) ** 2,
+            "noise": _correlation_condition(model.noise),
+            "raw information": condition_of_triangle(network.raw_triangle) ** 2,
         },
         outliers=(
             *left_out,

@@ -43,31 +43,31 @@ def doubts(report: CalibrationReport) -> tuple[Doubt, ...]:
             "changing",
             [r for r in readings if r.drift > _DRIFTING],
             lambda r: f"{r.name} ({r.drift:.2g}-fold)",
-            "On rows the fit had not seen, errors are larger than the fitted noise: {}. The relation to the "
-            "parameters changes over time, or rows are too few; promises hold only while it stays as fitted. "
-            "Calibrate longer, and again when things change.",
+            "Errors on held-out rows are larger than the fitted noise: {}. Either the relation changes over "
+            "time, or rows are too few; promises hold only while it stays as fitted. Calibrate longer, and "
+            "again after changes.",
         ),
         _about(
             "not-linear",
             [r for r in readings if r.curvature > _CURVED and r.curvature_chance < chance],
             lambda r: f"{r.name} ({100 * r.curvature:.0f} % of its noise)",
-            "Not linear: squares and products of the parameters explain part of what was taken for noise: {}. "
-            "An attacker who knows the curve sees through that noise: transform the reading (a logarithm, say), or "
+            "Not linear: squares and products of the parameters explain part of the residuals: {}. "
+            "An attacker who knows the curve can remove that noise: transform the reading (a logarithm, say), or "
             "calibrate on a smaller range.",
         ),
         _about(
             "unequal-noise",
             [r for r in readings if r.unequal > _UNEQUAL and r.unequal_chance < chance],
             lambda r: r.name,
-            "The noise is larger at some values of the parameters than at others: {}. The size of the noise then "
-            "tells something about the parameters, which the bounds do not count.",
+            "The noise is larger at some values of the parameters than at others: {}. The noise level then "
+            "carries information on the parameters, which the bounds ignore.",
         ),
         _about(
             "noise-law",
             [r for r in readings if _far_from_normal(r, chance)],
             lambda r: f"{r.name} (excess kurtosis {r.kurtosis:.2g}, skewness {r.skewness:.2g})",
-            "The noise is not Gaussian: {}. Of all noises with this covariance the Gaussian one hides most: "
-            "an attacker who knows the true law can do better than the bounds say.",
+            "The noise is not Gaussian: {}. For a given covariance, Gaussian noise hides most: an attacker who "
+            "knows the true distribution can beat the bounds.",
         ),
         _about(
             "noise-memory",
@@ -77,8 +77,8 @@ def doubts(report: CalibrationReport) -> tuple[Doubt, ...]:
                 if abs(r.persistence) > _PERSISTENT and r.independence < chance and not _carried(report, r)
             ],
             lambda r: f"{r.name} ({r.persistence:.2f})",
-            "The noise carries over from one row to the next (lag-1 correlation): {}. Promises are made for one row; "
-            "over a sequence of rows they do not hold as they stand. The rows here count for fewer.",
+            "The noise is autocorrelated (lag-1 correlation): {}. Promises are for one row and do not hold over "
+            "sequences; the effective number of rows is smaller.",
         ),
         *_about_resolution(readings),
         *_about_parameters(parameters, of_streams=_of_streams(report)),
@@ -104,16 +104,16 @@ def _about_outliers(outliers: Sequence[Outlier]) -> list[tuple[str, str]]:
             "outliers-left-out",
             list(Counter(one.column for one in left_out).items()),
             _counted,
-            "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, and "
-            "for agents such readings count as the limit. If they are real, fit without limits (limits=False, "
+            "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, "
+            "and agents clip such readings. If they are real, fit without limits (limits=False, "
             "--no-limits).",
         ),
         _about(
             "outliers-kept",
             list(Counter(one.column for one in stayed).items()),
             _counted,
-            "Outliers, credible as readings but far from what the parameters explain: {}. They stayed in the fit, "
-            "where they count as noise; look at these rows (fit shows them), and leave out what is wrong.",
+            "Outliers, credible as readings but far from what the parameters explain: {}. They stayed in the "
+            "fit, as noise; inspect these rows (fit shows them) and remove wrong ones.",
         ),
     ]
 
@@ -128,8 +128,8 @@ def _about_rows(report: CalibrationReport) -> list[tuple[str, str]]:
     found = []
     if report.rows < _FEW_ROWS_PER_PARAMETER * (len(report.parameters) + 1):
         words = (
-            f"Few rows: {report.rows} for {len(report.parameters)} parameters. What each reading shows of them "
-            "is itself uncertain, and so is every promise; calibrate longer."
+            f"Few rows: {report.rows} for {len(report.parameters)} parameters. The model, and so every promise, "
+            f"is uncertain: calibrate longer."
         )
         found.append(("few-rows", words))
     # noises that are independent are shrunk to be so however many rows there are: no reason to doubt
@@ -138,8 +138,8 @@ def _about_rows(report: CalibrationReport) -> list[tuple[str, str]]:
     ):
         words = (
             "Few rows for so many readings: correlations of the noise were moved "
-            f"{100 * report.noise_shrinkage:.0f} % of the way to zero. Noise that readings share is underestimated; "
-            "calibrate longer."
+            f"{100 * report.noise_shrinkage:.0f} % of the way to zero. Shared noise is underestimated: "
+            f"calibrate longer."
         )
         found.append(("many-readings", words))
     repeating = [
@@ -150,8 +150,8 @@ def _about_rows(report: CalibrationReport) -> list[tuple[str, str]]:
             "ill-conditioned",
             repeating,
             str,
-            "Ill-conditioned, with these condition numbers: {}. Some of them nearly repeat others, and small errors "
-            "of calibration grow that much. Leave out what repeats.",
+            "Ill-conditioned, with these condition numbers: {}. Some columns are nearly redundant, which "
+            "amplifies calibration errors by that much. Leave out redundant ones.",
         )
     )
     return found
@@ -166,9 +166,9 @@ def _about_resolution(readings: Sequence[ReadingReport]) -> list[tuple[str, str]
             "coarse",
             coarse,
             lambda r: f"{r.name} (steps of {r.resolution:.3g}, noise {r.noise:.3g})",
-            "Coarse readings: {}. Agents move each reading at random within one step before they send anything, "
-            "which every promise counts. With steps larger than the noise that costs much, and who knows the "
-            "lattice may learn a few percent more than the bounds say. Read them more finely.",
+            "Coarse readings: {}. Agents dither each reading by one step, which every promise includes. With "
+            "steps larger than the noise this is costly, and an attacker who knows the lattice may learn a few "
+            "percent more than the bounds. Use a finer resolution.",
         )
     ]
 
@@ -181,23 +181,23 @@ def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool
             "few-values",
             [p for p in parameters if p.values <= _FEW_VALUES],
             lambda p: f"{p.name} ({p.values} values)",
-            "Not Gaussian, since it takes only a few values: {}. An attacker who knows them estimates it, and what "
-            "is read beside it, better than promised. Nor is an error its measure: judge a plan by how often the "
-            "right value can be guessed.",
+            "Not Gaussian, since it takes only a few values: {}. An attacker who knows the values estimates it, "
+            "and correlated parameters, better than promised. Judge such a plan by how often the right value is "
+            "guessed, not by an error.",
         ),
         _about(
             "parameter-law",
             [p for p in parameters if p.values > _FEW_VALUES and _far_from_normal(p, chance)],
             lambda p: f"{p.name} (excess kurtosis {p.kurtosis:.2g}, skewness {p.skewness:.2g})",
-            "Parameters far from Gaussian: {}. The prior knows mean and variance only; an attacker who knows the law "
-            "of a parameter, public or private, starts better than the bounds assume.",
+            "Parameters far from Gaussian: {}. The prior uses mean and variance only; an attacker who knows a "
+            "parameter's distribution starts better than the bounds assume.",
         ),
         _about(
             "slow",
             [p for p in parameters if p.persistence > _SLOW and not of_streams],
             lambda p: f"{p.name} ({p.persistence:.2f})",
-            "Changes slowly from row to row (lag-1 correlation): {}. Who receives many rows can average over "
-            "them; promises are made for one row.",
+            "Changes slowly from row to row (lag-1 correlation): {}. An attacker can average over rows; "
+            "promises are for one row.",
         ),
         _about(
             "explained-by-public",

@@ -28,10 +28,7 @@ from veilnet.verdict.exact_test import check
 
 _STREAM_DRAWS = 60  # each is a steady state of its own
 _ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some direction
-_SORTED = (
-    "some value occurs in so few stretches of the rows that drawing stretches again loses it; calibrate while values "
-    "come and go"
-)
+_SORTED = "some value occurs in so few stretches of the rows that resampling loses it; calibrate while values change"
 
 
 def fitted_promises(

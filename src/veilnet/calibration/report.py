@@ -127,36 +127,40 @@ class CalibrationReport:
     def __str__(self) -> str:
         left_out = f" ({self.dropped} left out for missing values)" if self.dropped else ""
         lines = [
-            f"{self.rows} rows{left_out}{'' if self.groups is None else f' of {self.groups} groups'}, worth about "
-            f"{self.effective_rows:.0f} independent ones; held out in {self.folds} "
+            f"{self.rows} rows{left_out}{'' if self.groups is None else f' in {self.groups} groups'}, worth about "
+            f"{self.effective_rows:.0f} independent ones; cross-validated on {self.folds} "
             f"{'contiguous blocks' if self.groups is None else 'blocks of whole groups'}.",
+            *self._promised(),
             *([] if self.time is None else [str(self.time)]),
             *(f"{note}." for note in self.notes),
             "",
             *_table(_OF_READINGS, self.readings),
             "",
             *_table(_OF_PARAMETERS, self.parameters),
-            "",
-            "Condition numbers: "
-            + ", ".join(f"{name} {value:.3g}" for name, value in self.conditions.items())
-            + ".",
-            "Correlations shrunk (0 not at all, 1 to none): "
-            f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
             *([] if self.stream is None else ["", str(self.stream)]),
-            "",
-            f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
-            f"{_span([r.widened for r in self.readings])}.",
-            *self._promised(),
-            *worst_of_each(self.outliers),
-            *self.repeated,
         ]
-        return "\n".join(lines)
+        doubtful = [*worst_of_each(self.outliers), *self.repeated]
+        return "\n".join([*lines, "", *doubtful] if doubtful else lines)
+
+    def details(self) -> str:
+        """How well conditioned the fit is, what was shrunk, and by how much noise was raised."""
+        return "\n".join(
+            [
+                "Condition numbers: "
+                + ", ".join(f"{name} {value:.3g}" for name, value in self.conditions.items())
+                + ".",
+                "Shrinkage of correlations (0 none, 1 complete): "
+                f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
+                f"Noise variances include {_span([r.widened for r in self.readings])} for the sampling error of "
+                f"{self.effective_rows:.0f} effective rows.",
+            ]
+        )
 
     def _promised(self) -> list[str]:
         """What is free of each private parameter; and of rows in groups, for a row and for a whole group."""
         of_groups = [
-            f"{name}: what is free to send leaves {plus_minus(once)} in one row, and {plus_minus(often)} of one that "
-            "stays constant over a whole group."
+            f"{name}: the free plan leaves {plus_minus(once)} in one row, and {plus_minus(often)} over a whole group "
+            "of constant x."
             for name, (once, often) in self.over_groups.items()
         ]
         # Of two values an error says little: plans tell how surely they are distinguished.

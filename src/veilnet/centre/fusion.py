@@ -243,8 +243,8 @@ class Fusion:
     def _followed(self, what: str) -> StreamFusion | SumFusion:
         if not isinstance(self._fuser, StreamFusion | SumFusion):
             raise InvalidRequest(
-                f"{what}: the plan is for rows that have nothing to do with one another; use estimate, or give the "
-                "network dynamics= and design again"
+                f"{what}: the plan is for independent rows; use estimate, or give the network dynamics= and "
+                f"design again"
             )
         return self._fuser
 

@@ -70,9 +70,7 @@ class RowFusion:
     def estimate(self, stacked: Array, lag: int | None = 0) -> Estimate:
         """All rows (T, M): numbers that are not finite did not arrive. No row waits for others."""
         if lag != 0:
-            raise InvalidRequest(
-                "smooth: the plan is for rows that have nothing to do with one another; use estimate"
-            )
+            raise InvalidRequest("smooth: the plan is for independent rows; use estimate")
         doubts = [] if self.gate is None else self.gate.doubts(stacked)
         if doubts and not self._keep:
             stacked = stacked.copy()

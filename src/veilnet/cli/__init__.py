@@ -8,7 +8,7 @@ It raises what went wrong and lets :func:`main` say it, in one line on standard 
 - 0: done;
 - 1: a truthful "no" (``Infeasible``, or what the command returns for a promise that does not hold);
 - 2: wrong input;
-- 3: a fault of veilnet's own. The line asks for a report; it names the kind of fault and its place in the code, never
+- 3: an error in veilnet. The line asks for a report; it names the kind of fault and its place in the code, never
   its message, which might hold a reading;
 - 130: interrupted (Ctrl-C).
 
@@ -31,35 +31,35 @@ INTERNAL_ERROR = 3
 
 _STEPS = {
     "Begin": {
-        "demo": "The whole story on a small house, in a minute.",
+        "demo": "Everything on a small house, in a minute.",
         "init": "Write a commented network file to start from.",
-        "fit": "Make a network from calibration data.",
-        "doctor": "What works on this machine, and what to do about the rest.",
+        "fit": "Fit a network to calibration data.",
+        "doctor": "Check this machine: what works, and how to fix the rest.",
     },
     "Plan": {
-        "check": "Can privacy be free here? Who stands in the way?",
+        "check": "Is privacy free here? Which agents limit it?",
         "design": "Find what each agent should send.",
-        "frontier": "Utility against privacy, from nothing to everything.",
-        "refit": "Make a new plan from new calibration data, and compare.",
-        "report": "One page that shows a plan, to look at and to hand on.",
-        "studio": "A plan live in the browser: drag privacy, see what it costs.",
+        "frontier": "Public error against private error, as a curve.",
+        "refit": "Redesign from new calibration data, and compare.",
+        "report": "Show a plan as one self-contained HTML page.",
+        "studio": "Design in the browser: drag privacy, see what it costs.",
     },
     "Trust": {
         "verify": "Recompute what a saved plan promises.",
         "audit": "Attack a plan and report what can be learned.",
-        "inspect": "What would an agent's file send of each reading?",
-        "sign": "Sign the files of a plan, for agents that trust your key.",
-        "reproduce": "Repeat the experiments of the paper.",
+        "inspect": "Show what an agent's file would send.",
+        "sign": "Sign a plan, for agents that trust your key.",
+        "reproduce": "Reproduce the paper's experiments.",
     },
     "Run": {
-        "parts": "More agents than a machine holds: all this for a folder of parts.",
-        "extract": "One agent's own file, out of a plan that is one file.",
-        "export": "One agent as C99, for a device that runs no Python.",
-        "sanitize": "Make an agent's readings safe to send.",
-        "fuse": "Estimate the public parameters from what arrived.",
+        "parts": "The same verbs for networks too large for one machine.",
+        "extract": "Extract one agent's file from plan.npz.",
+        "export": "Export an agent as C99, for microcontrollers.",
+        "sanitize": "Turn an agent's readings into messages.",
+        "fuse": "Estimate the public parameters from the messages.",
         "agent": "Run an agent: read, sanitize, send over a broker.",
         "center": "Run the centre: receive over a broker, estimate, acknowledge.",
-        "live": "Keys, a demo and the status of agents and a centre over a broker.",
+        "live": "Keys, demo, status and backup of a live network.",
     },
 }
 VERBS = {verb: line for step in _STEPS.values() for verb, line in step.items()}
@@ -137,7 +137,7 @@ def _listing(verb: str, kind: str, purpose: str, steps: Mapping[str, Mapping[str
     lines += ["", example_text(verb), "", f"'{name} {kind} --help' explains each of them."]
     if not verb:
         lines.append(
-            "--version shows the version, --completion bash (zsh, fish) what lets your shell complete."
+            "'veilnet --version' prints the version, 'veilnet --completion bash' (zsh, fish) a completion script."
         )
     return "\n".join(lines) + "\n"
 
@@ -185,7 +185,7 @@ def _explain(error: Exception, verb: str, *words: str) -> tuple[int, str]:
         where = "" if error.filename is None else f"{error.filename}: "
         return 2, f"error: {where}{error.strerror}"
     return INTERNAL_ERROR, (
-        f"internal error ({type(error).__name__}{_place(error)}): this is a fault of veilnet, not of yours. Please "
+        f"internal error ({type(error).__name__}{_place(error)}): this is a bug in veilnet. Please "
         "report it with the command you ran; VEILNET_DEBUG=1 shows more, which may include your numbers"
     )
 

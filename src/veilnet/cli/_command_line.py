@@ -62,8 +62,9 @@ option: Callable[..., Any] = Option
 # What several verbs ask for.
 PRIVATE_ERROR = option(
     "--private-error",
-    "Least standard error: 2x the raw one, or in units, 12steps/min; for everything private, or gait=2x (repeat). "
-    "gait=worst:2x asks it of every direction. Of a secret: presence=auc:0.6, accuracy:0.6, power:0.05 or mu:0.5.",
+    "Smallest standard error allowed: 2x the raw one, or in units, 12steps/min. For every private "
+    "parameter, or by name, gait=2x (repeat). gait=worst:2x holds in every direction. For a secret: "
+    "presence=auc:0.6, accuracy:0.6, power:0.05 or mu:0.5.",
     metavar="[NAME=]ERROR",
 )
 PUBLIC_ERROR = option(
@@ -71,43 +72,43 @@ PUBLIC_ERROR = option(
 )
 PRIVACY = option(
     "--privacy",
-    "The same on the paper's scale: p, the growth of an error variance, 3 for 2x; or gait=3 (repeat).",
+    "The same on the paper's scale: p, the growth of an error variance (3 for 2x), or gait=3 (repeat).",
     metavar="[NAME=]P",
 )
 UTILITY_LOSS = option(
     "--utility-loss",
-    "The same on the paper's scale: the growth of the public error variance, 0.1025 for 5%.",
+    "The same on the paper's scale: growth of the public error variance, 0.1025 for 5%.",
     metavar="NUMBER",
 )
 SUMMED = option(
     "--summed",
-    "The centre sees only sums: all for one of all agents, or kitchen,hall for one of these (repeat).",
+    "Agents whose messages the centre sees only as a sum: all, or kitchen,hall (repeat).",
     metavar="AGENTS",
 )
 JSON = option("--json", "Answer in JSON.")
-VERBOSE = option("--verbose", "Show everything, not only what matters most.", short="-v")
-PAPER = option("--paper", "Also show the paper's u and p: by how much error variances grow.")
-PLOT = option("--plot", "Picture to write, .svg.")
-ACCEPT = option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat).")
-BROKER = option("--broker", "Such as mqtts://host:8883.", required=True)
-ROOT = option("--root", "First levels of every topic.", default="veilnet")
-TRUST = option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
+VERBOSE = option("--verbose", "Show all details.", short="-v")
+PAPER = option("--paper", "Also show the paper's u and p (growth of error variances).")
+PLOT = option("--plot", "Picture to write (.svg).")
+ACCEPT = option("--accept", "Doubt of the fit to accept, by name, so that it is not repeated (repeat).")
+BROKER = option("--broker", "Broker address, such as mqtts://host:8883.", required=True)
+ROOT = option("--root", "Topic prefix.", default="veilnet")
+TRUST = option("--trust", "Fingerprint, public key or trust file; any other plan is refused.")
 ACCEPTED = option(
-    "--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."
+    "--accepted", "Record of the signed plan that was agreed to; beside the agent's file by default."
 )
 HEADER = option(
     "--header",
-    "Whether a CSV begins with names; default: names if the plan has any, else by its first line.",
+    "Whether a CSV starts with column names; by default as the plan and the first line say.",
     yes_or_no=True,
 )
-PORT = option("--port", "Port on this machine; 0 takes one that is free.", default=0)
-GATE = option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6).")
+PORT = option("--port", "Port on this machine; 0 picks a free one.", default=0)
+GATE = option("--gate", "Probability per row of rejecting a message that fits the model (default 1e-6).")
 METRICS = option(
     "--metrics",
-    "Answer /metrics (Prometheus) and /health: a port of the loopback, 0 for any, or name:port to be asked by.",
+    "Serve /metrics (Prometheus) and /health on this port of the loopback (0: any), or on name:port.",
 )
-LOG = option("--log", "What is said: with time and level, as text or as JSON lines.")
-KEEP = option("--keep", "Name messages that contradict the model, and use them all the same.")
+LOG = option("--log", "Log format: text or json, with time and level.")
+KEEP = option("--keep", "Name messages that contradict the model, but use them.")
 HEAD = option("--head", "The ledger's head at the last audit.")
 
 

@@ -38,9 +38,7 @@ def refuse_what_a_stream_lacks(fusion: Fusion, key: RowKey, lag: int | None) -> 
     """Refuse what does not go with the kind of plan."""
     if not fusion.is_stream:
         if lag is not None:
-            raise InvalidRequest(
-                "--lag: the plan is for rows that have nothing to do with one another; leave it out"
-            )
+            raise InvalidRequest("--lag: the plan is for independent rows; leave it out")
         return
     if key.is_time:
         raise InvalidRequest(

@@ -86,15 +86,15 @@ class Notes:
                 {"kind": change.kind, "agent": change.agent, "since": since, "size": change.size}
             )
             _say(
-                f"since {key.words(change.since)}, {change}; the errors stated are not true any more: see what "
-                "changed, and make a new plan from new readings (veilnet refit)"
+                f"since {key.words(change.since)}, {change}; stated errors no longer hold: find out what "
+                f"changed, and refit on new readings (veilnet refit)"
             )
 
     def conclude(self, files: Mapping[str, MessageFile], key: RowKey, within: str | None) -> None:
         """What a reader of the estimates should know of the messages."""
         for counts, what, done in (
             (self.contradicting, "messages that contradict the model", self._done),
-            (self.sudden, "messages that only a sudden change explains", "used"),
+            (self.sudden, "messages explained only by a sudden change", "used"),
         ):
             if counts.total() > _IN_FULL:
                 _say(f"in all, {what}: {_by_agent(counts)}; {done}")
@@ -105,12 +105,12 @@ class Notes:
                 seen = self._fusion.model.held_out[label]
                 _say(
                     f"{label} is outside what the fit saw of it ({number(seen.lowest)} to {number(seen.highest)}) in "
-                    f"{count} of {self.rows} rows: how far off it is there nobody has measured"
+                    f"{count} of {self.rows} rows: the error there was never measured"
                 )
         if untested := self._untested(files):
             _say(
-                f"messages of {join_names(untested)} were believed untested: neither a prior nor other agents tell "
-                "what they should be"
+                f"messages of {join_names(untested)} were accepted untested: neither a prior nor other agents "
+                f"can check them"
             )
         for agent, file in files.items():
             if file.crowded:

@@ -142,7 +142,9 @@ def _algebra() -> Symptom:
         f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
     )
     threads = max((int(each["num_threads"]) for each in blas), default=0)
-    counted = f"{threads} threads" if threads else "threads not counted (a newer threadpoolctl would)"
+    counted = (
+        f"{threads} thread{'s' * (threads > 1)}" if threads else "threads unknown (threadpoolctl is too old)"
+    )
     words = f"{found}, {counted} on {cores} cores{f' ({set_})' if set_ else ''}"
     advice = "where several processes run at once, OMP_NUM_THREADS=1 keeps them out of each other's way"
     return Symptom("BLAS", "ok", words, advice if threads > 1 and not set_ else "")
@@ -150,7 +152,7 @@ def _algebra() -> Symptom:
 
 def _entropy() -> Symptom:
     """The agents' noise is only as good as this."""
-    advice = "no agent may send from this machine"
+    advice = "no agent should send from this machine"
     try:
         os.getrandom(32, os.GRND_NONBLOCK)
         fault = "" if os.urandom(32) != os.urandom(32) else "the operating system repeats itself"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from veilnet.live.metrics import Families
 
 LINES_AT_ONCE = 2048
-USED_UP = "the budget is used up: nothing more is sent until x changes, from a store of its own"
+USED_UP = "the budget is used up: nothing more is sent until x changes and a new store is begun"
 
 
 _form = "plain"  # how lines of a service are written; one process is one service

@@ -16,6 +16,8 @@ _ARGUMENT = re.compile(
 )
 
 
+# What is said beside a ratio of standard errors, for somebody who asks on the paper's scale.
+_ON_PAPERS_SCALE = re.compile(r" \(p = [^()]*\)")
 # The options in standard errors, which stand for arguments that have an option on the paper's scale too.
 _IN_STANDARD_ERRORS = {"privacy": "--private-error", "utility_loss": "--public-error"}
 
@@ -40,6 +42,8 @@ def in_options(text: str, verb: str, typed: Iterable[str] = ()) -> str:
     names = about.split(" and ")
     if colon and all(name in known for name in names):
         text = f"{' and '.join(asked[name] for name in names)}:{rest}"
+    if "--private-error" in given:
+        text = _ON_PAPERS_SCALE.sub("", text)
     return _ARGUMENT.sub(as_typed, text)
 
 

@@ -24,7 +24,6 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
-_DOUBLED = "--private-error 2x doubles the standard error"
 _PATIENCE = 1.0  # seconds before a progress bar appears
 
 _Read = TypeVar("_Read")
@@ -40,15 +39,15 @@ def fraction(text: str | None, option: str) -> Any:
         raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
 
 
-def growth(text: str, option: str, instead: str = _DOUBLED, same: float = 3) -> float:
+def growth(text: str, option: str, instead: str = "--private-error {}") -> float:
     """How much an error variance grows, as the paper counts it: p, 2 for one that is three times the raw one.
 
-    instead, same: how it may be said in standard errors, for somebody who wrote it so, and the growth that this is.
+    instead: the option to write for somebody who means standard errors.
     """
     if text.endswith(("%", "x")):
         raise InvalidRequest(
-            f"{option}: expected the growth of a variance as a number, found {text!r}; {instead}, which is {option} "
-            f"{same}"
+            f"{option}: expected a plain number, the growth of a variance, found {text!r}; for standard errors write "
+            f"{instead.format(text)}"
         )
     return amount(text, option)
 
@@ -57,7 +56,7 @@ def loss_allowed(text: str | None, option: str) -> float | None:
     """A utility loss, the growth of the public error variance: a plain number, which design() reads."""
     if text is None:
         return None
-    value = growth(text, option, "--public-error 5% lets the standard error grow by 5 %", 0.1025)
+    value = growth(text, option, "--public-error {}")
     if value > 1:
         raise InvalidRequest(
             f"{option}: {text} lets the variance grow by {100 * value:g} %; for a standard error {text} % larger "

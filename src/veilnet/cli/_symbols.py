@@ -290,7 +290,7 @@ def _tell_programs(programs: Sequence[tuple[str, Row]]) -> None:
     wrong = [row.why for _, row in programs if row.verdict == "fail"]
     for why in wrong:
         tell(why)
-    tell("NOT as planned: a program does something else." if wrong else "The programs do what the plan says.")
+    tell("NOT as planned: a program behaves differently." if wrong else "The programs do what the plan says.")
 
 
 def _tell_attacks(found: Sequence[Any], drift: Any, holds: bool) -> None:

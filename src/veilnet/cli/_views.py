@@ -116,7 +116,7 @@ def show_centre(status: Any) -> None:
         f"{status.epochs} epochs estimated up to {status.newest}, {revised} revisions; "
         f"{len(status.plans)} plan{'s' if len(status.plans) > 1 else ''}, the newest {status.plans[-1][:16]}."
         if status.plans
-        else "No plan was taken up yet."
+        else "No plan is in use yet."
     )
     columns = ["agent", "messages", "missed", "silent", "lag", "last heard", "again", "refused"]
     rows = [

@@ -37,48 +37,40 @@ _say = speaker("agent")
 
 _SOURCES = option(
     "--source",
-    "Readings from sensors that speak MQTT: mqtt://broker/topic#field, one for each reading (repeat).",
+    "MQTT sensors: mqtt://broker/topic#field, one per reading (repeat).",
     metavar="[READING=]mqtt://...",
 )
-_JOIN = option(
-    "--join", "With --source: the last value of an epoch, or the mean of its values.", default="last"
-)
-_STALE = option("--stale", "With --source: how old a value may be, such as 30min; an epoch if left out.")
-_PASSWORD = option(
-    "--source-password", "With --source mqtt://user@broker/...: the file that has the password."
-)
-_CERT = option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.", required=True)
-_STORE = option("--store", "Sequence numbers, outbox, memory; beside the agent's file if left out.")
-_FOLLOW = option("--follow", "With --in: wait for more where it ends, also in a file that replaces it.")
-_STEP = option("--step", "How long an epoch is, such as 15min, where the plan does not say so.")
-_REPAIR = option("--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends.")
-_BUDGET = option("--budget", "With --begin: most releases ever ('veilnet live budget').", at_least=1)
-_WAIT = option(
-    "--wait", "Of a sum: seconds that the centre may take for one epoch.", at_least=0, default=30.0
-)
-_PATIENCE = option("--patience", "Seconds to wait, at the end, for the centre to have it all.", at_least=0)
+_JOIN = option("--join", "With --source: last value or mean of an epoch.", default="last")
+_STALE = option("--stale", "With --source: largest age of a value, such as 30min; one epoch by default.")
+_PASSWORD = option("--source-password", "With --source mqtt://user@broker/...: file with the password.")
+_CERT = option("--cert", "This agent's folder from 'veilnet live keys'.", required=True)
+_STORE = option("--store", "File for epochs, outbox and memory; beside the agent's file by default.")
+_FOLLOW = option("--follow", "With --in: wait for more at the end of the file, also after it is replaced.")
+_STEP = option("--step", "Length of an epoch, such as 15min, if the plan has none.")
+_REPAIR = option("--repair-clock", "Continue from now after a wrong clock was set right; asks, then ends.")
+_BUDGET = option("--budget", "With --begin: largest number of releases ('veilnet live budget').", at_least=1)
+_WAIT = option("--wait", "Sums: seconds the centre may take for one epoch.", at_least=0, default=30.0)
+_PATIENCE = option("--patience", "Seconds to wait for acknowledgements at the end.", at_least=0)
 
 
 def command(
-    sanitizer: Path = argument("This agent's file in a plan folder."),
+    sanitizer: Path = argument("Agent's file in a plan folder."),
     broker: str = BROKER,
     cert: Path = _CERT,
     store: Path | None = _STORE,
-    begin: bool = option("--begin", "The very first start: begin the store."),
-    readings_in: Path | None = option(
-        "--in", "Readings: a file or a named pipe; standard input if left out."
-    ),
+    begin: bool = option("--begin", "First start: create the store."),
+    readings_in: Path | None = option("--in", "Readings: file or named pipe; standard input by default."),
     follow: bool = _FOLLOW,
     sources: list[str] | None = _SOURCES,
     join: Literal["last", "mean"] = _JOIN,
     stale: str | None = _STALE,
     source_password: Path | None = _PASSWORD,
-    time: str | None = option("--time", "The column of times, if it is not called time."),
+    time: str | None = option("--time", "Column of timestamps, if not called time."),
     step: str | None = _STEP,
     repair_clock: bool = _REPAIR,
-    confirm: bool = option("--confirm", "With --repair-clock: give up what it says without asking."),
+    confirm: bool = option("--confirm", "With --repair-clock: do not ask."),
     budget: int | None = _BUDGET,
-    format: str | None = option("--format", "csv or jsonl; default: by the file name."),
+    format: str | None = option("--format", "csv or jsonl; by default from the file name."),
     header: bool | None = HEADER,
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
@@ -88,21 +80,20 @@ def command(
     metrics: str | None = METRICS,
     log: Literal["text", "json"] | None = LOG,
 ) -> int:
-    """Sanitize an agent's readings as they come, and send them until the centre has them.
+    """Run an agent: sanitize readings as they come and send them until the centre acknowledges.
 
-    Each reading is sanitized once, whatever is killed when: its sequence number is on the disk before noise is drawn,
-    the message before it is sent, and the very same message is sent until the centre acknowledges it. Readings tell
-    their epoch by a column "row", or by a time: the plan (or --step) says how long an epoch takes. A reading that may
-    not be released, or that was lost with a process killed in between, is reported as missed, with nothing else.
+    Each reading is sanitized once, even across kills: its number is on disk before noise is drawn, the message
+    before it is sent, and the same message is resent until acknowledged. Readings have an epoch, from a "row"
+    column or from a time and the plan's step (or --step). A reading that may not be released, or was lost in a
+    crash, is reported as missed, with nothing else.
 
-    Sensors that speak MQTT already (Zigbee2MQTT, Tasmota, plain numbers) are read from their own broker: --source.
+    --source reads MQTT sensors directly (Zigbee2MQTT, Tasmota, plain numbers).
 
-    When the readings end, so does the agent, once the centre has everything; --follow and --source do not end. A new
-    version of the agent's file is taken up with the next reading, if it may be run: a signed one (--trust and a
-    public key) not when it is older than one that was run, has expired, or tells more than was agreed to ('veilnet
-    inspect --confirm').
+    The agent ends when its readings end and the centre has everything; with --follow or --source it keeps running.
+    A new version of its file takes effect at the next reading. A signed one (--trust with a public key) must be
+    current, not older than one that was run, and agreed to if it reveals more ('veilnet inspect --confirm').
 
-    Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
+    Epochs only increase. After a clock ran ahead, use --repair-clock.
     """
     from veilnet.cli._repairing import repair
     from veilnet.io.agent_store import AgentStore
@@ -239,7 +230,7 @@ def _begin(where: Path, readings: _Readings, credentials: Credentials, budget: i
     check_not_begun(where)
     make_client(agent, credentials)  # refuses certificates that no broker would take
     if not readings.source.is_regular:
-        _say("the store is begun with the first reading")
+        _say("the store is created with the first reading")
     readings.check_first()
     readings.refuse_released(0)
     begin_agent_store(where, agent, budget)
@@ -274,7 +265,7 @@ class _Plans:
         if not new.sent:
             raise _Silenced
         if (new.readings, new.names) != (self.sanitizer.readings, self.sanitizer.names):
-            raise InvalidPlan("it takes other readings; restart the agent with them")
+            raise InvalidPlan("it takes other readings; restart the agent")
         counted = epochs_of(self._step, new.step)
         assert self.agent is not None
         self.epochs.goes_on_as(counted, self.agent.store.epochs)
@@ -371,7 +362,7 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, 
     try:
         for block in ending.until(readings):
             if plans.watch.check():
-                _say(f"a new version of the plan is taken up: {agent.plan}")
+                _say(f"a new version of the plan takes effect: {agent.plan}")
                 lattice = LatticeWatch(agent.sanitizer)
             readings.check()
             plans.check()
@@ -384,7 +375,7 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender, 
         missed += 1
         _say(USED_UP)
     except _Silenced:
-        _say("the new version of the plan lets this agent send nothing, so it ends")
+        _say("under the new version of the plan this agent sends nothing, so it ends")
     if agent.sent:
         readings.released.look_at_all(sent=True)
         readings.released.keep()

@@ -35,38 +35,38 @@ if TYPE_CHECKING:
 _MODEL_ERROR = "5%"
 _DATA = option(
     "--data",
-    "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
+    "Held-out table with the columns of the fit; without names: agent[1].. and private[1]..",
 )
 _TRAIN = option(
     "--train",
-    "The log of the fit, which attackers learn from; without it they learn from stretches of --data.",
+    "Training log for the attackers, usually that of the fit; by default they train on parts of --data.",
 )
-_TIME = option("--time", "The column of times in both: numbers rows by the plan's step, finds gaps.")
-_DEPLOYED = option("--deployed", "Folder of the agent files really in use; the plan's when left out.")
+_TIME = option("--time", "Column of timestamps in both tables: numbers rows by the plan's step, finds gaps.")
+_DEPLOYED = option("--deployed", "Folder of the deployed agent files; the plan's by default.")
 
 
 def command(
-    plan: Path = argument("The folder of a saved plan."),
+    plan: Path = argument("Plan folder."),
     data: Path | None = _DATA,
     train: Path | None = _TRAIN,
     time: str | None = _TIME,
     deployed: Path | None = _DEPLOYED,
     run: list[str] | None = option(
-        "--run", "agent=command that is really run: readings as CSV in, messages out (repeat)."
+        "--run", "Program to run for an agent, AGENT=COMMAND: readings in, messages out, as CSV (repeat)."
     ),
-    colluding: int | None = option("--colluding", "So many agents hand over their readings or noise."),
-    releases: int | None = option("--releases", "The same x is released so many times."),
+    colluding: int | None = option("--colluding", "Number of agents that hand over their readings or noise."),
+    releases: int | None = option("--releases", "How many times the same x is released."),
     least_privacy: list[str] | None = option(
         "--least-privacy",
-        "Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
+        "Privacy that must remain with --colluding or --releases: 5, or gait=5 (repeat).",
     ),
     model_error: str = option(
-        "--model-error", "How far the model may be off, 5% or 0.05.", metavar="FRACTION", default=_MODEL_ERROR
+        "--model-error", "Relative error of the model, 5% or 0.05.", metavar="FRACTION", default=_MODEL_ERROR
     ),
-    ledger: Path | None = option("--ledger", "A ledger of releases, or a live agent's store."),
+    ledger: Path | None = option("--ledger", "Ledger of releases, or a live agent's store."),
     head: str | None = HEAD,
-    released: int | None = option("--released", "Releases known to have been made (by the centre)."),
-    out: Path | None = option("--out", "Write every figure as JSON to this file too, for report --audit."),
+    released: int | None = option("--released", "Number of releases known to the centre."),
+    out: Path | None = option("--out", "JSON file for all figures, for report --audit."),
     only: list[str] | None = option(
         "--only",
         "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
@@ -77,13 +77,13 @@ def command(
     plot: Path | None = PLOT,
     seed: int = option("--seed", "Simulation seed.", at_least=0, default=0),
     verbose: bool = VERBOSE,
-    json: bool = option("--json", "Answer in JSON, with every figure."),
+    json: bool = option("--json", "Print JSON with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
 
-    Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what happens
-    when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 1: something is broken.
-    The chance of a false alarm is at most 1e-6 on simulated rows, and about 1 % on your --data.
+    Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and tests collusion,
+    repeated releases, wrong models and silent agents. Exit code 1: a promise is broken. False-alarm probability: at
+    most 1e-6 on simulated rows, about 1 % on your --data.
     """
     from veilnet.cli._symbols import audit_symbols, is_symbols, refuse_other
 

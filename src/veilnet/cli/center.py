@@ -46,59 +46,58 @@ _say = speaker("center")
 
 
 def command(
-    center: Path = argument("The centre's file, plan/center.json."),
+    center: Path = argument("Centre's file, plan/center.json."),
     broker: str = BROKER,
-    cert: Path = option(
-        "--cert", "The centre's folder of 'veilnet live keys': certificate, key, seals.", required=True
+    cert: Path = option("--cert", "The centre's folder from 'veilnet live keys'.", required=True),
+    out: Path = option(
+        "--out", "SQLite file for messages and estimates; continued if it exists.", required=True
     ),
-    out: Path = option("--out", "Messages and estimates, an SQLite file; it is continued.", required=True),
     wait: str = option(
         "--wait", "How long an epoch waits for agents after its first message.", default="30s"
     ),
-    step: str | None = option("--step", "How long an epoch is, where the plan does not say so."),
+    step: str | None = option("--step", "Length of an epoch, if the plan has none."),
     quorum: int | None = option(
-        "--quorum", "How many agents have to tell an epoch; more than half of them if left out.", at_least=1
+        "--quorum", "Number of agents needed for an estimate; more than half by default.", at_least=1
     ),
     gate: float | None = GATE,
-    no_gate: bool = option("--no-gate", "Use messages without testing them against the model."),
+    no_gate: bool = option("--no-gate", "Do not test messages against the model."),
     keep: bool = KEEP,
     keep_days: int | None = option(
-        "--keep-days", "Forget epochs that were estimated so many days ago; never if left out.", at_least=1
+        "--keep-days", "Delete epochs this many days after their estimate; never by default.", at_least=1
     ),
     metrics: str | None = METRICS,
     log: Literal["text", "json"] | None = LOG,
     trust: str | None = TRUST,
     home_assistant: bool = option(
-        "--home-assistant", "Describe the estimates to Home Assistant, on the broker."
+        "--home-assistant", "Announce the estimates to Home Assistant, over the broker."
     ),
-    name: str = option("--name", "The network's name in Home Assistant; the root if left out.", default=""),
-    influx: bool = option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf."),
+    name: str = option("--name", "Name of the network in Home Assistant; the root by default.", default=""),
+    influx: bool = option("--influx", "Also publish estimates in InfluxDB line format, for Telegraf."),
     sums: bool = option("--sums", "Publish the sums of its agents too, for 'veilnet live merge'."),
     backfill: list[str] | None = option(
         "--backfill",
-        "Publish the estimates of these epochs (or times, 2026-11-18T09:00) once more, as history, and end.",
+        "Publish these epochs (or times, 2026-11-18T09:00) again as history, then end.",
         metavar="FROM TO",
         values=2,
     ),
     take_over: bool = option(
         "--take-over",
-        "Lead though the centre that this one followed may know more; only if it never comes back.",
+        "Lead although the centre followed so far may know more; only if it never returns.",
     ),
     accepted: Path | None = ACCEPTED,
     root: str = ROOT,
     quiet: bool = option("--quiet", "Do not print estimates."),
     json: bool = option("--json", "Print estimates as JSON lines."),
 ) -> int:
-    """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
+    """Run the centre: estimate the public parameters of every epoch from the messages that arrived in time.
 
-    Every message is kept once and committed before it is acknowledged. An epoch is estimated once all agents
-    reported, or --wait after its first message if a quorum has; a later message revises it. Agents that did
-    not send are named, and so are those whose messages contradict the model, which are left out. What is refused
-    (unknown agents, forged, changed or malformed messages, other plans) is counted and said, without its content, and
-    ends nothing.
+    Every message is stored before it is acknowledged. An epoch is estimated once all agents reported, or --wait
+    after its first message if a quorum has; later messages revise it. Missing agents are named, and so are those
+    whose messages contradict the model and are excluded. Refused messages (unknown agents, forged, malformed, of
+    other plans) are counted and logged without their content.
 
-    A new version of the centre's file is taken up while it runs; messages of plans before are fused by those, unless
-    their agent does not send by the new one.
+    A new version of the centre's file takes effect while it runs; messages of the previous plan are fused under
+    that plan.
     """
     from veilnet import __version__
     from veilnet.io._sealed import sealed_bytes
@@ -206,7 +205,7 @@ class _Service:
                     return self._serve(stop, address, again, take_over=take_over)
                 except Unwritable as error:
                     _say(
-                        f"{error}. Make room: it goes on by itself, and agents keep what was not acknowledged"
+                        f"{error}. Free some space: it resumes by itself, and agents keep what was not acknowledged"
                     )
                 while not stop.wait(_FULL):
                     with suppress(Unwritable):
@@ -214,7 +213,7 @@ class _Service:
                         break
                 if stop.is_set():
                     return 1
-                _say("the store can be written again")
+                _say("the store is writable again")
                 self._begin()
                 self._centre.take_up(self._taken_up, self._file.path)
 

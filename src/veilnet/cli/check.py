@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Path = argument("A network file, .toml, .json or .npz; or a plan of symbols."),
+    network: Path = argument("Network file (.toml, .json, .npz), or a plan of symbols."),
     accept: list[str] | None = ACCEPT,
     summed: list[str] | None = SUMMED,
     paper: bool = PAPER,
@@ -24,11 +24,11 @@ def command(
     verbose: bool = VERBOSE,
     json: bool = JSON,
 ) -> None:
-    """Say how much privacy is free in this network, and which agents stand in the way of more.
+    """Report how much privacy is free in this network, and which agents limit it.
 
-    -v adds what the paper's theorem says, and how close the decisions were.
-    With --summed: what it buys that the centre sees only sums of messages, and what one agent on its side undoes.
-    Of a plan of symbols: how much of what it promises is due to what agents say, and how much to few rows.
+    -v adds the paper's theorem and how close the decisions were. --summed compares individual messages with sums,
+    with and without one agent that helps the centre. For a plan of symbols: how much of its promise is due to the
+    symbols, and how much to sampling error.
     """
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._symbols import is_symbols
@@ -74,7 +74,7 @@ def command(
         if name in verdict.detectability:
             continue  # of a secret, the growth of an error misleads
         show(
-            f"{name}: what is free is estimated from the rows of the fit, {100 * level:.0f} % interval "
+            f"{name}: free growth, {100 * level:.0f} % interval from the calibration rows: "
             f"{(1 + low) ** 0.5:.3g}x to {(1 + high) ** 0.5:.3g}x ({report_path(network).name})."
         )
     if verbose:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import veilnet as vn
 from veilnet.cli._command_line import JSON, option
-from veilnet.cli._shared import print_json, progress, show, table
+from veilnet.cli._shared import print_json, progress, show, table, targets
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,12 +20,15 @@ _SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour
 
 
 def command(
-    privacy: float = option(
-        "--privacy", "Privacy asked of every private parameter in the second plan.", default=10.0
+    private_error: str = option(
+        "--private-error",
+        "Least standard error of every private parameter in the stricter plan.",
+        default="3.3x",
+        metavar="ERROR",
     ),
     json: bool = JSON,
 ) -> None:
-    """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
+    """Run everything on a bundled house: check, design, sanitize and fuse, for rows and for a stream."""
     from veilnet.cli.story import play
     from veilnet.io.template import house
 
@@ -33,7 +36,9 @@ def command(
     verdict = vn.check(network)
     free = vn.design(network)
     with progress("designing", total=1.0) as steps:
-        strict = vn.design(network, privacy=privacy, progress=steps.reached)
+        strict = vn.design(
+            network, privacy=targets([private_error], "--private-error"), progress=steps.reached
+        )
     with progress("following a stream", total=1.0) as steps:
         stream = vn.design(house(stream=True))
         steps.update(0.5)
@@ -45,7 +50,7 @@ def command(
         found = {"ceiling": verdict.ceiling, "limit": verdict.limit}
         print_json(found | {"plans": plans, "stream": row_by_row})
         return
-    _tell_rows(verdict, free, strict, played, privacy)
+    _tell_rows(verdict, free, strict, played, private_error)
     _tell_stream(stream, followed)
 
 
@@ -54,7 +59,7 @@ def _figures(plan: Plan, errors: list[StoryLine]) -> dict[str, Any]:
 
 
 def _tell_rows(
-    verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[StoryLine]], privacy: float
+    verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[StoryLine]], asked: str
 ) -> None:
     """The first four acts: rows that stand alone."""
     from veilnet.plans.in_words import quality
@@ -67,18 +72,16 @@ def _tell_rows(
     )
     _say("1. Can privacy be free?")
     show(str(verdict))
-    _say("2. The free plan: every room sends its share of the public estimate and nothing else")
+    _say("2. The free plan: every room sends its share of the public estimate, nothing else")
     show(_outcome(played["free"]))
     show(quality(free))
     _say(
-        f"3. A stricter plan: every private standard error grows at least {(1 + privacy) ** 0.5:.3g}x, "
-        "at the least public cost"
+        f"3. A stricter plan (--private-error {asked}): every private parameter, RMS over its numbers, at the least "
+        "public cost"
     )
     show(_outcome(played["strict"]))
     show(quality(strict))
-    show(
-        f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
-    )
+    show(f"Measured on {_ROWS} simulated rows (quarter hours), sanitized with secure noise.")
 
 
 def _tell_stream(stream: Plan, followed: Story) -> None:
@@ -86,23 +89,23 @@ def _tell_stream(stream: Plan, followed: Story) -> None:
     from veilnet.cli.story import shown_in_blocks
     from veilnet.plans.in_words import quality
 
-    _say("4. Row after row: a centre that remembers, and looks back")
+    _say("4. The house as a stream: the centre filters and smooths")
     show(
-        "Rooms warm up slowly, people stay, and sensor noise drifts: all rows together reveal more than one. So each "
-        "room keeps a memory and sends its share of the centre's filter. Private errors are judged with hindsight."
+        "Rooms warm up slowly, people stay and sensor noise drifts, so many rows reveal more than one. Each room "
+        "keeps a memory and sends its share of the centre's filter. Private errors are smoothed (with hindsight)."
     )
     show(_outcome(followed.lines))
     show(quality(stream))
     name = next(iter(followed.shown)).removesuffix(", true")
-    show(f"\n{name} over a day, and what the centre makes of it with hindsight:")
+    show(f"\n{name} over a day, and the centre's smoothed estimates:")
     for line in shown_in_blocks(followed, _SHOWN):
         show(line, no_wrap=True, crop=False, overflow="ignore")
-    show(f"Errors were measured on {_ROWS} rows that follow one another.")
+    show(f"Measured on {_ROWS} consecutive rows.")
     _say("Your own network")
-    show("  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)")
-    show("  veilnet check house.toml     what is free, and who stands in the way")
+    show("  veilnet init house.toml      a commented file to edit (--stream for a time series)")
+    show("  veilnet check house.toml     what is free, and which agent limits it")
     show("  veilnet design house.toml --private-error 3.3x --out plan/")
-    show("  veilnet audit plan/          attack it before someone else does")
+    show("  veilnet audit plan/          attack it before somebody else does")
 
 
 def _outcome(lines: list[StoryLine]) -> Table:

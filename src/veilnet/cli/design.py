@@ -39,59 +39,59 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 _GIVE_UP = option(
-    "--give-up", "Let this private parameter be protected less than for free (repeat).", metavar="NAME"
+    "--give-up", "Private parameter that may be protected less than it is for free (repeat).", metavar="NAME"
 )
 _MODEL_ERROR = option(
     "--model-error",
-    "The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
+    "Relative error of the model's entries, 5% or 0.05; the plan is best on average over it.",
     metavar="FRACTION",
 )
 _GAP_PRIVACY = option(
     "--gap-privacy",
-    "Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
+    "Streams: fraction of every private error kept around a missed row and at a start, 99% or 0.99.",
     metavar="FRACTION",
 )
 
 
 def command(
-    network: Path = argument("A network file, .toml, .json or .npz."),
+    network: Path = argument("Network file (.toml, .json, .npz)."),
     private_error: list[str] | None = PRIVATE_ERROR,
     public_error: str | None = PUBLIC_ERROR,
     privacy: list[str] | None = PRIVACY,
     utility_loss: str | None = UTILITY_LOSS,
     give_up: list[str] | None = _GIVE_UP,
     power: list[str] | None = option(
-        "--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."
+        "--power", "Noise only: largest noise power, 1e4, or kitchen=1e4 (repeat)."
     ),
     summed: list[str] | None = SUMMED,
     method: str = option("--method", "auto, perfect, noise, power, joint or alternating.", default="auto"),
-    partial: bool = option("--partial", "With --method noise: take less than asked where not free."),
-    prove: bool = option("--prove", "Trade-offs: prove how far from the best possible the plan is, to 1 %."),
-    gap: float | None = option("--gap", "With --prove: the gap to prove, 0.01 is 1 %.", metavar="NUMBER"),
+    partial: bool = option("--partial", "With --method noise: accept less than asked where it is not free."),
+    prove: bool = option("--prove", "Trade-offs: prove that the plan is within 1 % of the optimum."),
+    gap: float | None = option("--gap", "With --prove: the gap to prove, 0.01 for 1 %.", metavar="NUMBER"),
     model_error: str | None = _MODEL_ERROR,
     step: str | None = option(
         "--step",
-        "How long a row takes, such as 15min: agents send at most one reading in each.",
+        "Time between rows, such as 15min: agents send at most one reading per step.",
         metavar="DURATION",
     ),
     gap_privacy: str | None = _GAP_PRIVACY,
     bits: str | None = option(
         "--bits",
-        "Fewest bits a row: the part by which rounding may let the public error grow, 0.1% or 0.001.",
+        "Fewest bits per row: how much rounding may raise the public error, 0.1% or 0.001.",
         metavar="FRACTION",
     ),
     accept: list[str] | None = option(
-        "--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."
+        "--accept", "Doubt of the fit to accept, by name (repeat); the plan records it."
     ),
-    out: Path | None = option("--out", "Folder to write the plan to, or plan.npz: one file."),
-    force: bool = option("--force", "Let --out replace the plan of another network."),
+    out: Path | None = option("--out", "Folder for the plan, or plan.npz for a single file."),
+    force: bool = option("--force", "Replace a plan of another network."),
     paper: bool = PAPER,
     verbose: bool = VERBOSE,
     json: bool = JSON,
 ) -> None:
-    """Find what each agent should send; without a target, the most privacy at perfect utility.
+    """Find what each agent should send. Without a target: the most privacy at no public loss.
 
-    Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
+    No parameter is protected less than it would be for free, unless --give-up names it.
     """
     from veilnet.io.plan_reading import check_destination
 
@@ -167,8 +167,8 @@ def _tell(
         show(_written(out))
     if replaced:
         show(
-            "It replaces another plan that was there. Agents and the centre need the new files. "
-            "Agents for streams go on where their memories are the same, and begin anew elsewhere."
+            "It replaces an earlier plan: agents and the centre need the new files. Stream agents with the same "
+            "memory continue; others restart."
         )
     if out is not None:
         tell_next("audit" if out.is_dir() else "verify", out)

@@ -7,10 +7,10 @@ from veilnet.cli._shared import print_json, tell
 
 
 def command(json: bool = JSON) -> int:
-    """Look at this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
+    """Check this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
 
-    Whatever is amiss is followed by what to do about it. Exit code 0: veilnet works here, whatever optional part is
-    missing; 1: it does not, or no agent should send from here.
+    Every problem comes with its remedy. Exit code 0: veilnet works here, perhaps without optional parts; 1: it does
+    not, or no agent should send from here.
     """
     from dataclasses import asdict
 

@@ -10,23 +10,21 @@ from veilnet.cli._shared import print_json, tell
 
 
 def command(
-    agent: Path = argument("This agent's file in a plan folder."),
-    c: Path = option("--c", "The folder for the C files.", metavar="DIR", required=True),
+    agent: Path = argument("Agent's file in a plan folder."),
+    c: Path = option("--c", "Folder for the C files.", metavar="DIR", required=True),
     arithmetic: Literal["double", "fixed"] = option(
-        "--arithmetic", "Of its sums: fixed is for devices without doubles.", default="double"
+        "--arithmetic", "double, or fixed (integers) for devices without doubles.", default="double"
     ),
     json: bool = JSON,
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
 ) -> None:
-    """Write an agent as C99: one header with its numbers, beside code that all agents share.
+    """Export an agent as C99: one header with its numbers, and code shared by all agents.
 
-    veilnet_agent.c sanitizes a row (symbols.c makes a symbol of it), wire.c packs and seals messages, and journal.c
-    keeps two pages of flash so that nothing is drawn twice. They allocate nothing; randomness and flash are callbacks
-    of yours. Given the same random bytes they send the same numbers as 'veilnet sanitize', and 'veilnet audit --run'
-    tries a program made of them. A file that may not be run is not exported.
-
-    Exit code 0: written; 2: not an agent's file, or one that cannot be exported: the message says why.
+    veilnet_agent.c sanitizes a row (symbols.c forms a symbol), wire.c packs and seals messages, and journal.c uses
+    two flash pages so that noise is never drawn twice for a reading. Nothing is allocated; randomness and flash are
+    your callbacks. With the same random bytes the numbers equal those of 'veilnet sanitize'; 'veilnet audit --run'
+    tests your program. Exit code 0: written; 2: not exportable, with the reason.
     """
     from veilnet.cli._symbols import runnable
     from veilnet.export import export_c, rounding
@@ -42,6 +40,6 @@ def command(
         return
     tell(f"Wrote {len(written)} files to {c}: what {found.agent} needs of plan {plan}.")
     if shows := rounding(found, arithmetic):
-        kind = "doubles" if arithmetic == "double" else "whole numbers, of readings that are floats"
-        tell(f"Sums are of {kind}: rounding shows with a chance of at most {shows:.1g} a row.")
+        kind = "double precision" if arithmetic == "double" else "integers, from float readings"
+        tell(f"Arithmetic: {kind}; a rounding error shows with probability at most {shows:.1g} per row.")
     tell(f"Compile with: cc -std=c99 -Os -I {c} your_program.c {c}/*.c -lm")

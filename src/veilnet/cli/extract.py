@@ -11,19 +11,19 @@ from veilnet.cli._shared import print_json, tell
 
 
 def command(
-    plan: Path = argument("A plan in one file, plan.npz, or a folder of parts."),
-    agent: str = argument("Whose file to extract, by name; center for the centre's."),
+    plan: Path = argument("plan.npz, or a folder of parts."),
+    agent: str = argument("Agent's name; center for the centre's file."),
     out: str | None = option(
         "--out",
-        "The file to write, or a folder for it; the agent's name and .json, here, when left out.",
+        "File or folder to write; AGENT.json by default.",
         metavar="PATH",
     ),
     json: bool = JSON,
 ) -> None:
-    """Write the file that one agent needs, the same as in the folder of the plan.
+    """Extract one agent's file from a plan in a single file.
 
-    A plan that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
-    here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
+    The result equals the file in a plan folder. A truncated or modified plan is refused, and nothing is written.
+    Promises are not recomputed: use 'veilnet verify'. Exit code 0: written; 2: no such agent, or unreadable.
     """
     from veilnet.io._atomic import write_bytes
     from veilnet.io.plan_archives import Archive, is_archive
@@ -43,8 +43,7 @@ def command(
         content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
     else:
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz or a folder of parts; in the folder of a plan "
-            "every agent has its file already"
+            f"{plan}: expected a plan.npz or a folder of parts; a plan folder already has one file per agent"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

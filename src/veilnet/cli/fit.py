@@ -18,49 +18,46 @@ if TYPE_CHECKING:
 
 _PRIVATE = option(
     "--private",
-    "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
-    "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance. "
-    "activity:classes: any move from one of its values to another.",
+    "Columns that must stay private, likewise. people:change=1 names the change to hide, "
+    "people:change=1,lasts=1h for how long; for a two-valued column it is the distance of the values. "
+    "activity:classes: any change of class.",
     required=True,
 )
 
-_DATA = argument(
-    "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
-)
+_DATA = argument("Table with column names in the first line: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel.")
 _STREAM = option(
-    "--stream/--rows", "For streams, or for single rows. Default: streams where held-out rows favour them."
+    "--stream/--rows",
+    "Model a time series, or independent rows. Default: whichever predicts held-out rows better.",
 )
-_REPORT = option(
-    "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
-)
+_REPORT = option("--report", "JSON file for the report; house.report.json by default with --out house.toml.")
 _MISSING = option("--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse")
-_NO_PREDICTIVE = option("--no-predictive", "State noise as residuals show it, not as new rows will.")
-_ACCEPT = option("--accept", "A doubt to accept by its name (repeat); the network remembers.")
-_SYMBOLS = option("--symbols", "Not a network, but a plan in which agents send symbols: --out is its folder.")
+_NO_PREDICTIVE = option(
+    "--no-predictive", "Use the residual variance as noise, without the allowance for sampling error."
+)
+_ACCEPT = option("--accept", "Doubt to accept, by name (repeat); the network records it.")
+_SYMBOLS = option("--symbols", "Learn a plan of symbols instead of a network; --out is its folder.")
 _GUESSED = option(
     "--guessed",
-    "Of symbols: largest share of rows in which anybody may name a private class, 0.2, or person=0.2 (repeat); "
-    "of a private number the least error, by name.",
+    "With --symbols: largest fraction of rows in which a private class may be guessed, 0.2, or person=0.2 "
+    "(repeat); for a number its smallest error, by name.",
 )
 _PUBLIC_LOSS = option(
-    "--public-loss", "Of symbols, in place of --guessed: largest drop of the public score, 1% or 0.01."
+    "--public-loss", "With --symbols, instead of --guessed: largest drop of the public score, 1% or 0.01."
 )
-_BLOCKS = option(
-    "--blocks", "Of symbols: the column that numbers blocks which are independent of each other."
-)
+_BLOCKS = option("--blocks", "With --symbols: column that labels independent blocks.")
 
-_TIME = option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
+_TIME = option("--time", "Column of timestamps: sorts rows, finds gaps.")
 _GROUP = option(
     "--group",
-    "The column of what rows belong to: a person, a session, a day. Only whole groups count as independent.",
+    "Column of groups (person, session, day). Only whole groups count as independent.",
 )
 _AGENT = option(
     "--agent",
-    "What an agent reads: kitchen=T1,RH_1, or torso=torso_* for all that begin so. Once per agent.",
+    "What an agent reads: kitchen=T1,RH_1, or torso=torso_* for a prefix. Once per agent.",
     required=True,
 )
 _PUBLIC = option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True)
-_OUT = option("--out", "Network file to write: .toml, .json or .npz.")
+_OUT = option("--out", "Network file to write (.toml, .json, .npz).")
 
 
 def command(
@@ -74,27 +71,27 @@ def command(
     stream: bool | None = _STREAM,
     report: Path | None = _REPORT,
     missing: str = _MISSING,
-    independent: bool = option("--independent", "The agents are known to share no noise."),
-    no_prior: bool = option("--no-prior", "The centre knows nothing of x beforehand."),
-    no_limits: bool = option("--no-limits", "Propose no credible limits: agents send whatever they read."),
+    independent: bool = option("--independent", "Agents share no noise."),
+    no_prior: bool = option("--no-prior", "The centre has no prior on x."),
+    no_limits: bool = option("--no-limits", "Propose no limits: agents send any reading."),
     no_predictive: bool = _NO_PREDICTIVE,
     accept: list[str] | None = _ACCEPT,
-    force: bool = option("--force", "Replace the file of --out if it exists."),
+    force: bool = option("--force", "Replace the file of --out."),
     plot: Path | None = PLOT,
     verbose: bool = VERBOSE,
     symbols: bool = _SYMBOLS,
     guessed: list[str] | None = _GUESSED,
     public_loss: str | None = _PUBLIC_LOSS,
     blocks: str | None = _BLOCKS,
-    window: int | None = option("--window", "Of symbols: so many rows make one symbol.", at_least=1),
-    confidence: float | None = option("--confidence", "Of symbols: that of the certificate (0.95)."),
-    seed: int | None = option("--seed", "Of symbols: of the split and the search.", at_least=0),
+    window: int | None = option("--window", "With --symbols: rows per symbol.", at_least=1),
+    confidence: float | None = option("--confidence", "With --symbols: confidence (default 0.95)."),
+    seed: int | None = option("--seed", "With --symbols: seed of the split and the search.", at_least=0),
     json: bool = JSON,
 ) -> None:
-    """Make a network from calibration data and say how good it is.
+    """Fit a network to calibration data and report how well it fits.
 
-    With --symbols, learn a plan in which each agent sends one of a few symbols, for classes and curved data, and
-    certify by counting how often anybody can name a private value.
+    With --symbols, learn a plan in which each agent sends one of a few symbols, for classes and nonlinear data. Its
+    certificate bounds, by counting, how often anybody can guess a private value.
     """
     from veilnet.calibration.fitting import fit_report
     from veilnet.cli._symbols import fit_symbols, refuse_other
@@ -171,24 +168,24 @@ def _tell(
     from veilnet.model.fitted import log_in_words
     from veilnet.model.secret import change_in_words
 
-    said = [str(report), *([_LEGEND] if verbose else [])]
+    said = [str(report), *([report.details(), _LEGEND] if verbose else [])]
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"
         what = change_in_words(secret.change, len(secret.rows), network.unit(name))
-        said.append(f"Of {name} {what} must stay hidden ({how}): plans say how surely it is seen.")
+        said.append(f"{name}: {what} must stay hidden ({how}); plans state how well it can be detected.")
     said += [log_in_words(name, shown) for name, shown in network.log_aucs.items()]
     said += [*doubt_notes(network.doubts), *([] if out is None else [f"Wrote {out}."])]
-    tell("\n\n".join(said))
+    tell("\n\n".join(said) if verbose else "\n".join(said))
     if out is not None:
         tell_next("check", out)
 
 
 _LEGEND = (
-    "How to read it: R² is the part of a reading's variance that the parameters explain, 'held out' the same on "
-    "held-out rows. 'noise' is the standard deviation of the residuals, 'step' the resolution. Beyond 'credible' a "
-    "reading counts as the limit. 'skew', 'kurtosis' and 'lag 1' (correlation of successive rows) are of the "
-    "residuals, and 0 where the model is right. 'from public' is the part that the public "
-    "parameters alone explain of a private one, which nothing can hide."
+    "How to read it: R² is the fraction of a reading's variance that the parameters explain, 'held out' the same on "
+    "held-out rows. 'noise' is the standard deviation of the residuals, 'step' the resolution. Readings outside "
+    "'credible' are clipped. 'skew', 'kurtosis' and 'lag 1' (autocorrelation) describe the residuals, and are 0 "
+    "where the model is right. 'from public' is the fraction of a private parameter's variance that the public ones "
+    "explain, which nothing can hide."
 )
 
 

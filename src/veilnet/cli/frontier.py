@@ -27,25 +27,23 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Path = argument("A network file: .toml, .json or .npz."),
+    network: Path = argument("Network file (.toml, .json, .npz)."),
     private_error: list[str] | None = option(
         "--private-error",
-        "Least standard error of everything private, 2x the raw one (repeat); else twenty points. Of a secret: "
-        "presence=auc:0.9,0.8,0.7,0.6.",
+        "Smallest standard error allowed for every private parameter, 2x the raw one (repeat); twenty levels "
+        "by default. For a secret: presence=auc:0.9,0.8,0.7,0.6.",
         metavar="ERROR",
     ),
     privacy: list[str] | None = PRIVACY,
-    points: int | None = option(
-        "--points", "How many points to trace; twenty when nothing is said.", at_least=2
-    ),
+    points: int | None = option("--points", "Number of points (default 20).", at_least=2),
     summed: list[str] | None = SUMMED,
     plot: Path | None = PLOT,
-    prove: bool = option("--prove", "Prove for each point how far from the best possible it is."),
+    prove: bool = option("--prove", "Prove for each point how far it is from the optimum."),
     csv: Path | None = option("--csv", "Table to write."),
     paper: bool = PAPER,
     json: bool = JSON,
 ) -> None:
-    """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
+    """Trace public error against private error, with what is free and what is impossible marked."""
     from veilnet._core.words import join_names
     from veilnet.cli._views import detectability_json
     from veilnet.io._atomic import write_text
@@ -89,7 +87,7 @@ def _levels(given: list[str], option: str) -> list[Any]:
     """Growths; or, of ``name=auc:0.9,0.8``, what is asked of the named secrets at each point."""
     if any(text.startswith("worst:") for text in given):
         raise InvalidRequest(
-            f"{option}: a frontier is drawn over the mean of the directions; ask veilnet design for every direction "
+            f"{option}: a frontier is traced over the mean of all directions; use veilnet design for every direction "
             "(worst:)"
         )
     if not any("=" in text for text in given):
@@ -112,14 +110,14 @@ def _rows(curve: Frontier, *, prove: bool, paper: bool) -> list[list[str]]:
     rows = []
     if curve.seen or curve.ceiling > NOTHING:
         free = f"up to {(1 + curve.ceiling) ** 0.5:.4g}x"
-        free = "as much as one likes" if np.isinf(curve.ceiling) else free
+        free = "without bound" if np.isinf(curve.ceiling) else free
         free = f"{curve.ceiling:.4g}" if curve.seen else free
-        rows.append([free, "not at all: so much is free", "", f"{curve.ceiling:.4g}", "0"])
+        rows.append([free, "not at all (free)", "", f"{curve.ceiling:.4g}", "0"])
     for point in curve.rows:
         grows = f"{point.asked:.4g}" if curve.seen else f"{(1 + point.asked) ** 0.5:.4g}x"
         scale = [f"{point.asked:.4g}", "" if point.plan is None else f"{point.utility:.3g}"]
         if point.plan is None:
-            rows.append([grows, "impossible: not even silence hides so much", "", *scale])
+            rows.append([grows, "impossible, even by silence", "", *scale])
         elif point not in curve.free:
             proved = percent((1 + point.bound) ** 0.5 - 1) if np.isfinite(point.gap) else "not proved"
             rows.append([grows, f"by {percent((1 - point.utility) ** 0.5 - 1)}", proved, *scale])

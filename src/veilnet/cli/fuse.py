@@ -20,43 +20,38 @@ if TYPE_CHECKING:
 
 
 def command(
-    center: Path = argument("The centre's file, plan/center.json."),
-    messages: list[str] = argument("agent=file for each agent, as 'veilnet sanitize' wrote it."),
+    center: Path = argument("Centre's file, plan/center.json."),
+    messages: list[str] = argument("AGENT=FILE for each agent, as written by 'veilnet sanitize'."),
     out: Path | None = option(
-        "--out", "Output file, .csv or .jsonl, written atomically; standard output if left out."
+        "--out", "Output file (.csv or .jsonl), written atomically; standard output by default."
     ),
-    format: str | None = option("--format", "csv or jsonl of the messages; default: by the file names."),
-    within: str | None = option(
-        "--within", "How far clocks may differ, such as 30s: less than half a sampling step."
+    format: str | None = option(
+        "--format", "Format of the messages, csv or jsonl; by default from the file names."
     ),
-    lag: int | None = option(
-        "--lag", "Of a stream: estimate each row with so many later ones too.", at_least=0
+    within: str | None = option("--within", "Largest clock offset, such as 30s; less than half a step."),
+    lag: int | None = option("--lag", "Stream: smooth each row with this many later ones.", at_least=0),
+    trust_counts: bool = option("--trust-counts", "Align counted rows although files end differently."),
+    summed: bool = option(
+        "--summed", "Add up members' unmasked messages: a simulation, which protects nothing."
     ),
-    trust_counts: bool = option(
-        "--trust-counts", "Align rows that were only counted, though files end differently."
-    ),
-    summed: bool = option("--summed", "Add up members' bare messages: a simulation, which protects nothing."),
     gate: float | None = GATE,
     keep: bool = KEEP,
-    json: bool = option("--json", "JSON lines, or with --out a JSON summary."),
+    json: bool = option("--json", "JSON lines; with --out, a JSON summary."),
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
 
-    Rows are aligned by their number or time; an agent whose row did not arrive is missing in it, and the estimate
-    and its deviation say so. Where readings have neither, rows were counted, and are aligned only if all files
-    end together: a line lost from one would shift its others. What the others do not determine is left empty.
-    Lines that are no messages are reported on standard error and the exit code is 1 at the end. A file
-    whose messages are another agent's or another plan's, or do not say whose they are, is refused. How many
-    messages of each agent arrived is what its ledger has to be compared with.
+    Rows are aligned by number or time. An agent whose row is absent counts as missing, and estimate and standard
+    error account for it. Rows without numbers or times are counted, and aligned only if all files end at the same
+    row. What the messages do not determine is left empty. Malformed lines are reported on standard error, with exit
+    code 1; files of another agent or plan are refused. Compare the number of messages per agent with its ledger.
 
-    Messages that contradict the model, given the prior and what the others sent, are left out and named, in
-    the estimates and on standard error; --keep uses them all the same. Agents whom nothing else can confirm or
-    contradict are named at the end. Where what arrives shows over many rows that
-    the model does not hold any more, standard error says so once for each agent and kind of change, since when and
-    by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
+    Messages that contradict the model, given the prior and the other messages, are excluded and named; --keep uses
+    them. Agents whose messages nothing else can confirm are named at the end. If many rows show that the model no
+    longer holds, standard error names agent, kind of change, start and size, with exit code 1: stated errors are
+    then wrong (veilnet refit).
 
-    Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
-    did not arrive, and the estimate takes that into account. Its messages are tested against the rows before, too.
+    For a stream each estimate uses all earlier rows, and messages are tested against them. A row that an agent
+    reports as missed differs from one that did not arrive, and is treated so.
     """
     from veilnet.cli._following import centre_of, estimates, refuse_what_a_stream_lacks
     from veilnet.cli._fusing_notes import Notes

@@ -11,11 +11,11 @@ from veilnet.cli._shared import print_json, show, tell
 
 def command(
     path: Path = argument("File to write, or - for standard output.", default=Path("house.toml")),
-    force: bool = option("--force", "Replace the file if it exists."),
-    stream: bool = option("--stream", "The house as a stream: its rows follow one another in time."),
+    force: bool = option("--force", "Replace the file."),
+    stream: bool = option("--stream", "The house as a time series."),
     json: bool = JSON,
 ) -> None:
-    """Write a commented network file to start from: a small house with five rooms."""
+    """Write a commented example network: a small house with five rooms."""
     from veilnet.io.template import template_text, write_template
 
     if str(path) == "-":

@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from veilnet.io.statements import StatedPromise, Statement
     from veilnet.io.trust import Trust
 
-_CONFIRM = option("--confirm", "Agree to this signed file, though it tells more than the one before.")
-_RECEIVED = option("--received", "Messages of this agent the centre has (fuse tells).", at_least=0)
+_CONFIRM = option("--confirm", "Agree to this signed file, although it reveals more than the one before.")
+_RECEIVED = option(
+    "--received", "Number of this agent's messages at the centre (printed by fuse).", at_least=0
+)
 
 
 def command(
-    sanitizer: Path = argument("An agent's file in a plan folder."),
+    sanitizer: Path = argument("Agent's file in a plan folder."),
     trust: list[str] | None = option(
-        "--trust", "Fingerprint, public key or trust file to check it against (repeat)."
+        "--trust", "Fingerprint, public key or trust file to check against (repeat)."
     ),
-    pin: bool = option("--pin", "Pin this very file: sanitize then refuses any other in its place."),
+    pin: bool = option("--pin", "Pin this file: sanitize then refuses any other in its place."),
     confirm: bool = _CONFIRM,
     accepted: Path | None = ACCEPTED,
-    ledger: Path | None = option(
-        "--ledger", "The agent's store (sanitize --store, agent --store), to audit."
-    ),
+    ledger: Path | None = option("--ledger", "Agent's store to audit (sanitize --store, agent --store)."),
     head: str | None = HEAD,
     received: int | None = _RECEIVED,
     json: bool = JSON,
 ) -> int:
-    """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
+    """Show what an agent's file would send of each reading, and what the plan promises.
 
-    Raises an alarm where raw readings can be recovered from what is sent. Says what the plan promises, where the
-    signer, or the plan.json beside it, states that. Shows the file's fingerprint, to compare by another way with
-    the designer. Of a signed plan (--trust and a public key), says whether it is older than one that was
-    run, or tells more than the one agreed to, which --confirm then agrees to. With --ledger, says whether the
-    agent's record of releases is whole, continues --head, and has as many rows as the centre received. Exit code 0:
-    nothing alarming; 1: an alarm, no trust, or more than was agreed to; 2: not readable as an agent's file.
+    Raises an alarm where raw readings can be recovered. Prints the file's fingerprint, to compare with the
+    designer's over another channel. For a signed plan (--trust with a public key): whether it is older than one
+    that was run, or reveals more than the one agreed to; --confirm agrees. With --ledger: whether the record of
+    releases is intact, continues --head, and has as many rows as the centre received.
+
+    Exit code 0: no alarm; 1: alarm, no trust, or more than was agreed to; 2: unreadable.
     """
     from veilnet.cli._symbols import inspect_symbols, is_symbols, refuse_other
     from veilnet.io._sealed import sealed_bytes
@@ -159,14 +159,14 @@ def _promise_of(
     if promise is None:
         promise, source = _beside(path, plan), "from plan.json, which 'veilnet verify' recomputes"
     if promise is None:
-        return [], "The promise is not stated: ask the designer for a signed file, or for the whole plan"
+        return [], "No promise is stated: ask the designer for a signed file, or for the whole plan"
     utility, privacy, with_gaps, helped = promise.numbers()
     left = (helped or {}) if summed else None
     lines = promise_in_words(
         promise.public, utility, privacy, promise.constant, with_gaps, promise.changes, left
     )
     seen = "sums alone" if summed else "all messages"
-    head = f"What the plan promises, against anybody who knows it and sees {seen} ({source}):"
+    head = f"Promised against anybody who knows the plan and sees {seen} ({source}):"
     return lines, "\n".join([head, *(f"  {line}" for line in lines)])
 
 
@@ -200,12 +200,12 @@ def _agreement(
     if refused:
         return _Agreement((*said, f"REFUSED: {refused}."), (), refused)
     more = revealed_beyond(sanitizer, signed, before)
-    said += [f"MORE than the plan that was agreed to: {each}." for each in more]
+    said += [f"MORE than the plan agreed to: {each}." for each in more]
     if confirm:
         accept(path, sanitizer, signed, record, confirmed=True)
-        said.append("Agreed to: sanitize runs it, and what tells no more, from now on.")
+        said.append("Agreed: from now on sanitize runs it, and files that reveal no more.")
     elif more:
         said.append("sanitize refuses it until you agree with --confirm.")
     elif before is not None:
-        said.append("It tells no more than the plan that was agreed to.")
+        said.append("It reveals no more than the plan agreed to.")
     return _Agreement(tuple(said), more, "", confirm)

@@ -26,16 +26,16 @@ def _budget(
     plan: Path = argument("The folder of a plan, or plan.npz."),
     least_privacy: list[str] = option(
         "--least-privacy",
-        "The privacy that has to remain of what does not move: 3, or gait=3 (repeat).",
+        "Privacy that must remain for what stays constant: 3, or gait=3 (repeat).",
         required=True,
     ),
     json: bool = JSON,
 ) -> int:
-    """Say how many epochs may be released before a private parameter that never moves would be known too well.
+    """Compute how many epochs may be released before a constant private parameter is known too well.
 
-    Every release of the same x tells more of it. For x that changes from epoch to epoch a plan's promise holds for
-    each; for one that stays, the information adds up. The answer is what each agent's store is begun with:
-    veilnet agent ... --begin --budget N. A plan for streams counts every row already, and needs none.
+    Every release of the same x adds information. If x changes from epoch to epoch, the promise holds for each; if
+    it stays, information accumulates. Begin each agent's store with the answer: veilnet agent ... --begin --budget
+    N. A plan for streams counts every row already and needs no budget.
     """
     from veilnet.auditing.measures import read_least_privacy
     from veilnet.auditing.what_if.repetition import releases_until
@@ -69,30 +69,32 @@ def _budget(
 
 def _keys(
     plan: Path = argument("The plan: its folder, its center.json, or plan.npz."),
-    out: Path = option("--out", "The folder for all keys; one that has some is completed.", required=True),
+    out: Path = option("--out", "Folder for all keys; an existing one is completed.", required=True),
     host: list[str] | None = option(
-        "--host", "Name or address by which the broker is reached (repeat); localhost if left out."
+        "--host", "Name or address of the broker (repeat); localhost by default."
     ),
     port: int = option("--port", "Where the broker listens.", at_least=1, at_most=65535, default=8883),
     folder: str | None = option(
         "--broker-folder", "Where keys/broker will be on the broker's machine, if elsewhere."
     ),
     persistence: str | None = option(
-        "--persistence", "Where the broker may keep what it queues; in memory if left out."
+        "--persistence", "Where the broker may store its queue; in memory by default."
     ),
-    reader: list[str] | None = option("--reader", "A program that reads estimates, as telegraf (repeat)."),
-    standby: bool = option("--standby", "Make keys/standby too, for a second centre that takes over."),
+    reader: list[str] | None = option(
+        "--reader", "Name of a program that reads estimates, such as telegraf (repeat)."
+    ),
+    standby: bool = option("--standby", "Also create keys/standby, for a second centre that takes over."),
     second: bool = option("--second", "Of sums: make keys/second too, for two centres that do not collude."),
     root: str = ROOT,
-    days: int = option("--days", "How long certificates are valid.", at_least=1, default=365),
+    days: int = option("--days", "Validity of certificates in days.", at_least=1, default=365),
     json: bool = JSON,
 ) -> None:
-    """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
+    """Create certificates for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
 
-    Hand each party its own folder and nothing else: keys/broker, keys/centre, keys/agents/kitchen, ... The folder
-    keys/authority stays with you: it can make a certificate for any name. Run it again after a change of plan, or to
-    renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
-    who may do what are written again, and agents that left the plan may do nothing any more.
+    Hand each party its own folder only: keys/broker, keys/centre, keys/agents/kitchen, ... Keep keys/authority: it
+    can certify any name. Run it again after a change of plan, or to renew: the authority and certificates with at
+    least 30 days left are kept; mosquitto.conf and the access list are rewritten, and agents no longer in the plan
+    lose their access.
     """
     from veilnet.live.broker import BrokerPlan, largest_packet, write_configuration
     from veilnet.live.keys import LOOPBACK, KeyFolder, make_keys
@@ -157,7 +159,7 @@ def _second(
     begin: bool = option("--begin", "The very first start: begin the store."),
     root: str = ROOT,
 ) -> int:
-    """Be the second of two centres, which add up the halves of messages, and must not be in the same hands.
+    """Run the second of two centres that add up halves of messages; they must be in different hands.
 
     Agents whose folder of keys has a second centre send each message in two halves, each of them as good as random.
     This centre answers the first one once an epoch with the sum of its halves, of as many members as the plan says.
@@ -200,10 +202,10 @@ def _page(
     store: Path = argument("The centre's --out."),
     port: int = PORT,
 ) -> None:
-    """Show a live network in the browser: each estimate with its band, and how every agent is doing.
+    """Show a live network in the browser: each estimate with its band, and the state of every agent.
 
-    It listens on this machine only and prints an address that works once, in one browser. The page is new every five
-    seconds, while the centre runs or afterwards. Ctrl-C ends it.
+    It listens on this machine only and prints an address that works once, in one browser. The page refreshes every
+    five seconds. Ctrl-C ends it.
     """
     from veilnet.studio.live_page import serve_live
 
@@ -213,17 +215,17 @@ def _page(
 def _read(
     broker: str = BROKER,
     cert: Path = option(
-        "--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.", required=True
+        "--cert", "Folder of a reader from 'veilnet live keys --reader NAME'.", required=True
     ),
-    history: bool = option("--history", "Estimates that are not the newest: revisions, and what came late."),
-    count: int | None = option("--count", "End after so many estimates; never if left out.", at_least=1),
+    history: bool = option("--history", "Revisions and late estimates instead of the newest."),
+    count: int | None = option("--count", "End after this many estimates; never by default.", at_least=1),
     root: str = ROOT,
 ) -> int:
-    """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
+    """Print the centre's estimates as JSON lines, after checking its signature.
 
-    A broker can invent estimates for readers that do not check: Home Assistant and Telegraf trust it. Here what was
-    not signed by the centre, was changed, is of another network or older than what came before is left out, and said;
-    the exit code is then 1. A broker can still hold estimates back: "published" says when the centre spoke.
+    A broker can forge estimates for readers that do not check; Home Assistant and Telegraf trust it. Here estimates
+    that are unsigned, modified, of another network or out of date are dropped and reported, and the exit code is 1.
+    A broker can still withhold estimates: "published" is when the centre sent them.
     """
     from veilnet.live.connecting import read_address
     from veilnet.live.keys import Credentials
@@ -340,10 +342,10 @@ def _backup(
     store: Path = argument("The centre's --out, while it runs or not."),
     copy: Path = argument("A new file for the copy."),
 ) -> None:
-    """Copy a centre's store to a new file, as it is at one moment, while the centre goes on.
+    """Copy a centre's store to a new file, consistently, while the centre runs.
 
-    What the centre took in since comes again only if agents still have it: they forget what was acknowledged. An
-    agent's store is never copied: brought back, it would draw noise for readings that were sent already.
+    Messages received after the copy come back only from agents that still have them: agents forget what was
+    acknowledged. An agent's store is never copied: restored, it would draw new noise for readings already sent.
     """
     from veilnet.io._formats import base
     from veilnet.io.agent_ledger import KIND
@@ -360,11 +362,11 @@ def _status(
     stores: list[Path] = argument("The centre's --out, or an agent's --store; several, if you like."),
     json: bool = JSON,
 ) -> None:
-    """Say how a live network is doing, while it runs or afterwards; nothing is changed.
+    """Show the state of a live network, while it runs or afterwards; nothing is changed.
 
-    Of a centre: each agent's messages, epochs it missed (no reading to release) or was silent in (no word arrived),
-    how many epochs it is behind, when it was last heard, what was refused and why. Of an agent: releases, what waits
-    to be acknowledged, and what is left of its budget.
+    For a centre: messages per agent, epochs missed (no reading to release) or silent (nothing arrived), lag in
+    epochs, time last heard, refusals with reasons. For an agent: releases, unacknowledged messages, remaining
+    budget.
     """
     from veilnet.cli._views import show_centre
     from veilnet.io._formats import base

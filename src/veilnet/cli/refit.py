@@ -22,21 +22,21 @@ from veilnet.model.doubts import doubt_notes
 
 def command(
     plan: Path = argument("Folder of the old plan."),
-    data: Path = argument("New calibration rows, with the columns the old fit had."),
+    data: Path = argument("New calibration table, with the columns of the old fit."),
     private_error: list[str] | None = PRIVATE_ERROR,
     public_error: str | None = PUBLIC_ERROR,
     privacy: list[str] | None = PRIVACY,
     utility_loss: str | None = UTILITY_LOSS,
-    time: str | None = option("--time", "The column that tells when a row was measured, as for fit."),
+    time: str | None = option("--time", "Column of timestamps, as for fit."),
     missing: str = option(
         "--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse"
     ),
-    accept: list[str] | None = option("--accept", "A doubt of the new fit to accept by its name (repeat)."),
-    out: Path | None = option("--out", "Folder to write the new plan to."),
-    force: bool = option("--force", "Let --out replace the plan of another network."),
+    accept: list[str] | None = option("--accept", "Doubt of the new fit to accept, by name (repeat)."),
+    out: Path | None = option("--out", "Folder for the new plan."),
+    force: bool = option("--force", "Replace a plan of another network."),
     json: bool = JSON,
 ) -> None:
-    """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
+    """Refit the network to new data and redesign; compare the old messages with the new plan."""
     from veilnet.auditing.refitting import refit
     from veilnet.io.plan_reading import check_destination
 

@@ -9,24 +9,24 @@ from veilnet.cli._shared import check_file, progress, show, tell
 
 
 def command(
-    plan: Path = argument("The folder of a saved plan."),
+    plan: Path = argument("Plan folder."),
     out: Path = option("--out", "Page to write.", default=Path("report.html")),
     audit: Path | None = option(
         "--audit",
-        "What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
+        "Output of 'veilnet audit --json'; by default audit.json in the plan folder, if present.",
     ),
     frontier: bool = option(
         "--frontier", "Trace what more privacy would cost.", yes_or_no=True, default=True
     ),
     seconds: float = option(
-        "--seconds", "Stop tracing the frontier after so long.", metavar="NUMBER", default=120.0
+        "--seconds", "Stop tracing the frontier after this time.", metavar="NUMBER", default=120.0
     ),
 ) -> None:
-    """Write one page that shows a plan: no other file, no outside address, for screen and paper.
+    """Write a self-contained HTML page that shows a plan.
 
-    What the centre can know before and after, in your units; whether privacy could be free; what more of it would
-    cost; what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified
-    first. Of a plan of symbols: what nobody can guess, what each symbol means, and how evidence adds up over rows.
+    It shows what the centre can learn before and after, in your units; whether privacy is free; what more would
+    cost; what each agent sends; audit, doubts and certificate. The plan is verified first. For a plan of symbols:
+    what nobody can guess, what each symbol means, and how evidence accumulates over rows.
     """
     from veilnet.cli._symbols import is_symbols
     from veilnet.io.audit_files import load_audit

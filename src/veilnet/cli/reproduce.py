@@ -30,27 +30,23 @@ def _where_draws_go(cluster: str | None) -> Iterator[None]:
 
 
 def command(
-    figure: Literal["fig1", "fig2", "fig3", "fig4", "all"] = argument(
-        "Which figure of the paper.", default="all"
-    ),
+    figure: Literal["fig1", "fig2", "fig3", "fig4", "all"] = argument("Figure of the paper.", default="all"),
     draws: int = option("--draws", "Random networks to draw.", default=100),
-    jobs: int | None = option(
-        "--jobs", "Draws measured at a time, every core by default (-1). Same numbers."
-    ),
-    out: Path | None = option("--out", "Folder to write to (results); an interrupted run in it is resumed."),
+    jobs: int | None = option("--jobs", "Draws in parallel, all cores by default (-1). Same numbers."),
+    out: Path | None = option("--out", "Folder for results; an interrupted run in it is resumed."),
     seed: int = option("--seed", "Seed of all draws.", default=0),
-    draw: int | None = option("--draw", "Repeat this one draw, print its rows, write nothing."),
+    draw: int | None = option("--draw", "Repeat one draw, print its rows, write nothing."),
     cluster: str | None = option(
         "--cluster",
-        "Measure the draws on a Dask cluster: tcp://host:8786, or local to start one here. Same numbers.",
+        "Run on a Dask cluster: tcp://host:8786, or local to start one. Same numbers.",
         metavar="ADDRESS",
     ),
     json: bool = JSON,
 ) -> None:
-    """Repeat the paper's figures and check its claims, each true or false.
+    """Reproduce the paper's figures and check its claims, each true or false.
 
-    Writes a table of every draw, plots and README.md, which sets what the paper says beside what was measured. Exit
-    code 0 says that the run is complete, not that the paper is right.
+    Writes a table of every draw, plots and README.md, which compares the paper with the measurements. Exit code 0
+    means that the run is complete, not that the paper is right.
     """
     import time
 

@@ -34,54 +34,45 @@ say = speaker("sanitize")
 
 
 def command(
-    sanitizer: Path = argument("This agent's file in a plan folder."),
-    source: Path | None = option("--in", "Readings; standard input if left out."),
-    out: Path | None = option("--out", "Output file, written atomically; standard output if left out."),
+    sanitizer: Path = argument("Agent's file in a plan folder."),
+    source: Path | None = option("--in", "Readings; standard input by default."),
+    out: Path | None = option("--out", "Output file, written atomically; standard output by default."),
     store: Path | None = option(
-        "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
+        "--store", "File for memory, outbox and ledger; continues after its last row, created if missing."
     ),
-    budget: int | None = option("--budget", "Most rows a new --store ever lets through.", at_least=1),
-    again: bool = option(
-        "--again", "Release readings that were released before, with fresh noise, once more."
-    ),
-    format: str | None = option("--format", "csv or jsonl; default: by the file names."),
+    budget: int | None = option("--budget", "Largest number of rows a new --store releases.", at_least=1),
+    again: bool = option("--again", "Release readings again, with fresh noise."),
+    format: str | None = option("--format", "csv or jsonl; by default from the file names."),
     header: bool | None = HEADER,
-    time: str | None = option(
-        "--time", "The column of times, if it is not called time: sent, to align rows."
-    ),
-    flush: bool = option("--flush", "Send each row at once."),
+    time: str | None = option("--time", "Column of timestamps, if not called time; sent, to align rows."),
+    flush: bool = option("--flush", "Write each row at once."),
     summed: bool = option(
-        "--summed", "A member of a sum: write its bare messages, to simulate. They protect nothing."
+        "--summed", "Simulate a member of a sum: write its unmasked messages, which protect nothing."
     ),
-    seed: int | None = option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0),
+    seed: int | None = option("--seed", "Simulation seed. NOT private.", at_least=0),
     json: bool = option("--json", "Messages as JSON lines."),
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
 ) -> int:
-    """Sanitize an agent's readings: one row per line in, one message per line out.
+    """Sanitize an agent's readings: one row per input line, one message per output line.
 
-    Every message carries its plan, its agent and its row, so that the centre can align agents: a column "row" or
-    "time" is taken over, and otherwise lines are counted from 1 without the header. A row that is
-    incomplete, not a number or in doubt in any way is not sent, which the centre sees: its
-    number and the reason go to standard error, and the exit code is 1 at the end. Readings that move in steps
-    the plan does not know of are sent, and standard error says so once.
+    Every message carries its plan, agent and row, so that the centre can align agents. Rows are identified by a
+    "row" or "time" column, or else counted from 1. A row that is incomplete or not numeric is not sent: its number
+    and the reason go to standard error, and the exit code is 1.
 
-    Noise protects a reading once. Hashes of what was released are kept beside the agent's file (kitchen.released),
-    and those readings are refused ever after, whatever store, file or pipe they would go to; --again releases them
-    once more. Without --store this is all that is kept: the readings are sanitized in one go.
+    Noise protects a reading once. Hashes of released readings are kept beside the agent's file (kitchen.released),
+    and the same readings are refused from then on, wherever they would go; --again overrides this.
 
-    With --store the agent is in service. Its outbox, its ledger and, of a plan for streams, its memory are in that
-    file, which only its owner may read. Every run goes on after the last row, adds to --out, and sends what a run
-    that was killed left behind: the same numbers, in a file each once. Readings that come through a pipe must then
-    tell their rows.
+    With --store the agent is in service: outbox, ledger and, for a stream, memory are in that file. Each run
+    continues after the last row, appends to --out, and resends what a killed run left behind, with the same
+    numbers. Piped readings then need row numbers or times.
 
-    A signed plan (--trust and a public key) is refused when it has expired, when it is older than one that was run,
-    and when it tells more than the one that was agreed to, until 'veilnet inspect --confirm'.
+    A signed plan (--trust with a public key) is refused when it has expired, is older than one that was run, or
+    reveals more than the one agreed to, until 'veilnet inspect --confirm'.
 
-    An agent of symbols with windows sends one message for each whole window of rows, numbered as its last row.
-    An agent with a memory, of a plan for streams, sends a line for every row: its message, or that its reading was
-    missed. Where the plan says how long a row takes, times number rows, each time the nearest one; steps without a
-    line are counted as gaps, and no fault.
+    For a stream, every row gives a line: a message, or a note that the reading was missed. If the plan has a step,
+    times are rounded to it, and steps without a line count as gaps. An agent of symbols with windows sends one
+    message per whole window, numbered as its last row.
     """
     from veilnet.agent.randomness import noise_source
     from veilnet.cli._symbols import runnable
@@ -134,8 +125,8 @@ def _bare(agent: Sanitizer | SymbolAgent, *, summed: bool, store: Path | None) -
         return agent
     if not summed:
         raise InvalidRequest(
-            f"{agent.agent}: its messages are for the sum of {group.group!r} alone, and a bare one tells more. "
-            "Nothing was sent: run 'veilnet agent', or --summed for a simulation"
+            f"{agent.agent}: its messages are for the sum of {group.group!r} alone, and an unmasked one reveals "
+            f"more. Nothing was sent: run 'veilnet agent', or --summed for a simulation"
         )
     if store is not None:
         raise InvalidRequest("--summed: a simulation is not in service; leave --store out")

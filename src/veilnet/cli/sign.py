@@ -10,22 +10,22 @@ from veilnet.cli._shared import print_json, tell
 
 
 def command(
-    plan: Path | None = argument("The folder of a saved plan.", default=None),
-    key: Path | None = option("--key", "The secret key to sign with (PEM)."),
-    new_key: Path | None = option("--new-key", "Make a key: the secret half here, the public one beside it."),
+    plan: Path | None = argument("Plan folder.", default=None),
+    key: Path | None = option("--key", "Secret key (PEM)."),
+    new_key: Path | None = option("--new-key", "Create a key pair: secret half here, public half beside it."),
     version: int | None = option(
         "--version",
-        "Version of this plan; the time, as 20261117093000, if left out. It must go up.",
+        "Version number, which must increase; by default the time, as 20261117093000.",
         at_least=1,
     ),
-    days: int | None = option("--days", "How long agents may run it; 365 if left out.", at_least=1),
+    days: int | None = option("--days", "Validity in days (default 365).", at_least=1),
     json: bool = JSON,
 ) -> None:
-    """Sign every file of a plan (Ed25519, in DSSE envelopes beside them), after verifying the plan.
+    """Verify a plan and sign all its files (Ed25519, DSSE envelopes beside them).
 
-    Agents then trust the key instead of each file: veilnet sanitize kitchen.json --trust designer.pub. Hand out the
-    public key by another way than the plan's files. They refuse a version older than one they ran, and what has
-    expired: sign again, the same plan or a new one, before that.
+    Agents then trust the key instead of each file: veilnet sanitize kitchen.json --trust designer.pub. Distribute
+    the public key over another channel than the plan. Agents refuse an older version than one they ran, and expired
+    ones: sign again before that.
     """
     from veilnet.cli._symbols import is_symbols, unconfirmed
     from veilnet.io.signing import make_key, sign_files

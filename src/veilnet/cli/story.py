@@ -55,7 +55,7 @@ class Story:
 
 
 def play(plan: Plan, rows: int, seed: int) -> Story:
-    """Simulate so many rows, sanitize them in earnest, estimate, and set errors beside promises.
+    """Simulate so many rows, sanitize them with secure noise, estimate, and set errors beside promises.
 
     The house is drawn from the seed; the agents' noise comes from the operating system. The centre that estimates the
     private parameters is the fusion centre turned curious.

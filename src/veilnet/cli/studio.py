@@ -10,7 +10,7 @@ from veilnet.cli._shared import tell_address
 
 def command(
     given: Path | None = argument(
-        "A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first.", default=None
+        "Network (.toml, .json, .npz) or table (.csv, .parquet, ...) to open.", default=None
     ),
     port: int = PORT,
 ) -> None:

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Path = argument("A saved plan, a folder or plan.npz."),
-    network: Path | None = argument(
-        "The network file you trust; without it, the plan's own is taken on trust.", default=None
-    ),
+    plan: Path = argument("Plan folder, or plan.npz."),
+    network: Path | None = argument("Network file you trust; by default the plan's own.", default=None),
     accept: list[str] | None = ACCEPT,
     paper: bool = PAPER,
     verbose: bool = VERBOSE,
@@ -28,10 +26,9 @@ def command(
 ) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
 
-    Of a plan of symbols, certificates are recomputed from their counts.
-    Checks that the plan was made for exactly this network, that every agent's file and the centre's hold
-    what the plan says, that the grids are those the noise calls for, and that utility and privacy are as
-    promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
+    Checks that the plan was made for exactly this network, that all agent files and the centre's match it, that the
+    release grids fit the noise, and that all standard errors are as promised. For a plan of symbols, certificates
+    are recomputed from their counts. Exit code 0: confirmed; 1: not confirmed; 2: unreadable.
     """
     from veilnet._core.words import join_names
     from veilnet.bounds.detectability import detectability, secrets_headlines
@@ -78,7 +75,7 @@ def command(
             show(paper_line(saved.promise.utility, saved.promise.privacy))
         if network is None:
             show(
-                f"The plan's own network was taken on trust: 'veilnet verify {plan} NETWORK' checks that it is yours."
+                f"The plan's own network was trusted; 'veilnet verify {plan} NETWORK' checks it against yours."
             )
         for note in (*notes, *doubt_notes(doubts)):
             tell(note)

@@ -26,9 +26,10 @@ from scipy.linalg import block_diag, null_space
 from veilnet._core.errors import Infeasible
 from veilnet._core.linalg import orthonormal_rows, solve_upper, triangle
 from veilnet._core.types import Array
-from veilnet._core.words import join_names, number
+from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import residual_information, share_of_estimate
+from veilnet.designs.questions import ratio_and_p
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
@@ -261,9 +262,9 @@ def _explain(verdict: Verdict, targets: Mapping[str, float], most: Array) -> str
     if not verdict.achievable:
         agents = list(verdict.blocking[name]) if name in verdict.blocked else []
         blocked = f": {join_names(agents)} must send what reveals it" if agents else ""
-        reason = f" ASUP does not hold{blocked}."
+        reason = f" Privacy is not free without limit here{blocked}."
     return (
-        f"privacy: {name} was asked to reach {number(targets[name])}; noise alone at perfect utility reaches at most "
-        f"{number(value)} (any mechanism: {number(verdict.ceiling[name])}).{reason}"
+        f"privacy: {name}: {ratio_and_p(targets[name])} was asked, and noise alone at no loss reaches at most "
+        f"{ratio_and_p(value)}; any mechanism, {ratio_and_p(verdict.ceiling[name])}.{reason}"
         " Ask for less, or use method='auto' to trade utility for privacy"
     )

@@ -17,7 +17,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import ROUNDING, as_array, refuse_unknown
-from veilnet._core.words import join_names, number, times
+from veilnet._core.words import join_names, number
 from veilnet.bounds.typical_errors import typical_errors, unit_of
 from veilnet.designs.secrets import SeenAtMost, read_seen
 from veilnet.model.network import Network
@@ -266,7 +266,7 @@ def refuse_above_limit(limit: Mapping[str, float], targets: Mapping[str, float])
     refuse_beyond(targets, limit, *SILENCE)
 
 
-SILENCE = ("even silence gives only", "Nothing hides more than silence; ask for less")
+SILENCE = ("even silence gives only", "Nothing hides more than silence: ask for less")
 PERFECT = (
     "at perfect utility no mechanism exceeds",
     "Ask for less, or use method='auto' to trade utility for it",
@@ -282,13 +282,17 @@ def refuse_beyond(
     of: what of each parameter was asked for, where it was not the whole.
     """
     each = [
-        f"{of}{name} was asked to reach {number(target)} ({times(1 + target)}), and {why} {number(most[name])} "
-        f"({times(1 + most[name])})"
+        f"{of}{name}: {ratio_and_p(target)} was asked, and {why} {ratio_and_p(most[name])}"
         for name, target in asked.items()
         if target > most[name]
     ]
     if each:
         raise Infeasible(f"privacy: {'; '.join(each)}. {helps}")
+
+
+def ratio_and_p(privacy: float) -> str:
+    """How often the raw standard error it is, and the same on the paper's scale."""
+    return f"{(1 + privacy) ** 0.5:.3g}x (p = {number(privacy)})"
 
 
 def read_amounts(value: Any, names: Sequence[str], what: str) -> dict[str, float]:

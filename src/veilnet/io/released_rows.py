@@ -127,9 +127,9 @@ class ReleasedRows:
     def _refuse(self, marks: Collection[str]) -> None:
         if not self._again and not self._known.isdisjoint(set(marks) - self._own):
             raise InvalidRequest(
-                f"readings among these were released before ({self._path}), and are not sent: with fresh noise each "
-                "time, enough releases of one reading tell it. The --store that released them goes on after the last "
-                "row; 'sanitize --again' releases them once more, if those before never left this machine"
+                f"some of these readings were released before ({self._path}), so nothing was sent: repeated releases "
+                "with fresh noise reveal a reading. To continue a log, use its --store; if the earlier output never "
+                "left this machine, 'sanitize --again' repeats it"
             )
 
 

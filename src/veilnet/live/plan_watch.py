@@ -39,7 +39,7 @@ class PlanWatch:
             self._accept(sealed_bytes(self._path))
         except (VeilnetError, OSError) as error:
             self._refused = agreed
-            self._say(f"{self._path} was replaced, and is not taken up; the plan before goes on: {error}")
+            self._say(f"{self._path} was replaced, but is not used; the previous plan continues: {error}")
             return False
         return True
 

@@ -211,7 +211,7 @@ class Receiver(Connection):
             self._heard = heard
             self.publish([Publication(self._topics.heard, ONLINE if heard else OFFLINE, retain=True)])
             if not heard:
-                self.tell("no agent has been heard for three epochs and the wait")
+                self.tell("no agent was heard for three epochs plus the wait")
 
     def _send_receipts(self) -> None:
         if not self._receipts:

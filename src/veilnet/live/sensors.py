@@ -97,7 +97,7 @@ def _read_sensor(text: str) -> Sensor:
     user, topic = unquote(found["user"] or ""), unquote(found["topic"])
     if ":" in user:
         raise InvalidRequest(
-            "--source: a password in a command is seen by all users of this machine; write it into a file, "
+            "--source: a password on the command line is visible to all users of this machine; put it into a file, "
             "--source-password FILE, and mqtt://user@broker/topic#field"
         )
     if "+" in topic or "\0" in topic:
@@ -273,7 +273,7 @@ class SensorRows(io.RawIOBase):
             now = self._clock()
             if now < CLOCKS_SET:
                 self.notify(
-                    "the clock of this machine was never set, so nothing has an epoch; it is waited for"
+                    "the clock of this machine was never set, so readings have no epoch; waiting for it"
                 )
                 time.sleep(_LOOK)
                 continue
@@ -338,7 +338,7 @@ class _Listener:
     def on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             self.rows.fail(
-                f"the broker at {self.where} refuses to be listened to: {reason}; is it the right user and password?"
+                f"the broker at {self.where} refuses the connection: {reason}; is it the right user and password?"
             )
         else:
             client.subscribe([(topic, 1) for topic in dict.fromkeys(each.topic for each in self.sensors)])
@@ -356,9 +356,9 @@ class _Listener:
     def on_subscribe(self, _client: Any, _data: Any, _mid: Any, reasons: Any, _properties: Any) -> None:
         refused = [str(reason) for reason in reasons if reason.is_failure]
         if refused:
-            self.rows.fail(f"the broker at {self.where} does not let its topics be heard: {refused[0]}")
+            self.rows.fail(f"the broker at {self.where} refuses the subscription: {refused[0]}")
         else:
-            self.rows.notify(f"listening to the sensors' broker at {self.where}", anew=True)
+            self.rows.notify(f"connected to the sensors' broker at {self.where}", anew=True)
 
     def on_message(self, _client: Any, _data: Any, arrived: Any) -> None:
         if arrived.retain:  # nobody knows when it was read

@@ -161,7 +161,7 @@ class Standby(Connection):
         plan = self._store.copy_in(rows, whole=word.whole)
         if plan:
             self.tell(
-                f"the centre goes by a plan that is not here ({plan[:16]}), so it cannot be followed: replace "
+                f"the centre uses a plan that is not here ({plan[:16]}), so it cannot be followed: replace "
                 "center.json here too"
             )
             self._run = secrets.token_bytes(

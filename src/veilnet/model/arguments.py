@@ -147,7 +147,7 @@ def read_noise_colour(
     if colour is not None and dynamics is None:
         raise InvalidNetwork(
             "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, "
-            "noise=Q); for rows that have nothing to do with one another give plain noise"
+            "noise=Q); for independent rows give plain noise"
         )
     return colour
 

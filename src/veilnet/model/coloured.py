@@ -85,8 +85,8 @@ def _read_memory(memory: Any, agents: Sequence[str], blocks: Blocks) -> Array:
         radius = spectral_radius(dense[rows, rows])
         if radius >= NOT_DYING:
             raise InvalidNetwork(
-                f"noise memory of {agent!r}: expected noise that dies away (roots below 1), found {radius:.6g}; "
-                "what wanders off for ever belongs into x"
+                f"noise memory of {agent!r}: expected stable noise (roots below 1), found {radius:.6g}; "
+                "a random walk belongs in x"
             )
     return dense
 

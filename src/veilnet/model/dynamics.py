@@ -90,8 +90,8 @@ def read_dynamics(dynamics: Any, parameters: tuple[str, ...]) -> Dynamics | None
         if values[0] <= 4 * EPS * dynamics.size:
             raise InvalidNetwork(
                 "dynamics: in the long run nothing moves "
-                f"{direction_in_words(vectors[:, 0] / scale, parameters)}: A lets it die away and Q does not renew "
-                "it; give it noise, or take it out of x"
+                f"{direction_in_words(vectors[:, 0] / scale, parameters)}: A lets it decay and Q does not drive "
+                f"it; give it noise, or remove it from x"
             )
     return dynamics
 
@@ -103,7 +103,7 @@ def refuse_undetectable(dynamics: Dynamics, observe: Array, parameters: tuple[st
         raise NotObservable(
             "dynamics: the readings never see "
             f"{direction_in_words(_plainest(hidden), parameters)}, which does not return to its mean (A is not "
-            "stable there), so that no filter keeps up with it; add an agent that sees it, or take it out of x"
+            f"stable there), so no filter can follow it; add an agent that sees it, or remove it from x"
         )
 
 
@@ -127,7 +127,7 @@ def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...])
         return
     raise NotObservable(
         f"dynamics: nothing renews {direction_in_words(_plainest(still), parameters)} (A keeps it, Q adds nothing), "
-        "so that every row reveals more of it and its error has no steady state but zero; give it noise in Q, or ask "
+        "so every row reveals more of it and its error tends to zero; give it noise in Q, or ask "
         "about a number of rows (the Ledger, for an x that stays)"
     )
 

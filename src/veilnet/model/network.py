@@ -373,8 +373,8 @@ class Network(Frozen):
         with_prior = "" if self.prior is None else " and the prior"
         raise NotObservable(
             f"observe: the readings{with_prior} do not determine x: nothing depends on "
-            f"{direction_in_words(direction, self.parameters)}; add an agent that sees it, give a prior, "
-            "or take it out of x"
+            f"{direction_in_words(direction, self.parameters)}; add an agent that sees it, give a prior, or "
+            f"remove it from x"
         )
 
     # --- other ways in and out

@@ -214,8 +214,8 @@ def dithered(noise: NoiseModel, steps: Array, draws: Array | float, agents: Sequ
         agent = agents[int(noise.blocks.owner[place])]
         raise InvalidNetwork(
             f"resolution of {agent!r}: rounding to steps of {steps[place]:g} alone has the variance "
-            f"{rounding[place]:.3g} (step²/12), but the noise given has {variances[place]:.3g}; noise is that of the "
-            "readings as they come, rounding included: add it, or mend the step"
+            f"{rounding[place]:.3g} (step²/12), but the noise given has {variances[place]:.3g}; noise includes "
+            f"rounding: add it, or correct the step"
         )
     added = dither_variance(steps, draws)
     return noise.plus(added) if np.any(added) else noise

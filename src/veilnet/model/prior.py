@@ -49,7 +49,7 @@ class Prior(Frozen):
         if lowest <= 4 * EPS * self.size:
             raise InvalidNetwork(
                 f"prior covariance: expected a positive definite matrix, found the relative eigenvalue "
-                f"{lowest:.3g}; a parameter known exactly does not belong into x"
+                f"{lowest:.3g}; a parameter known exactly does not belong in x"
             )
         lower = cholesky(matrix)
         self.root = solve_lower(lower, np.eye(self.size))

@@ -146,8 +146,8 @@ def chances_beyond(usual: tuple[Array, Array], limits: tuple[Array, Array]) -> A
 
 
 def chance_in_words(chance: float) -> str:
-    """``1 row of 4,200``, or fewer."""
+    """``1 row in 4,200``, or fewer."""
     if chance < 1e-12:
-        return "fewer than 1 row of 10¹²"
+        return "fewer than 1 row in 10¹²"
     rows = 1.0 / min(1.0, chance)
-    return f"1 row of {rows:.3g}" if rows < 100 or rows >= 1e6 else f"1 row of {rows:,.0f}"
+    return f"1 row in {rows:.3g}" if rows < 100 or rows >= 1e6 else f"1 row in {rows:,.0f}"

@@ -16,13 +16,12 @@ from veilnet.model.network import Network
 MOST_JOINT = 1000
 """Agents times parameters up to which the memories of all agents are kept in one state."""
 NOW_IS_NOT_COMPUTED = (
-    "Now, before later rows tell more, every error is at least as large as with hindsight; how much larger is not "
+    "Before later rows arrive, every error is at least as large as with hindsight; how much larger is not "
     "computed for so many agents."
 )
 """What verdicts and plans say about larger streams."""
 GAPS_ARE_NOT_COMPUTED = (
-    "Promises are those of a stream without gaps: what more is learned at a start and around missed rows is not "
-    "computed for so many agents, whose memories begin empty."
+    "Promises are for a stream without gaps; for so many agents, starts and missed rows are not computed."
 )
 """Likewise."""
 # Numbers in one dense system: its steady state takes minutes and a gigabyte.
@@ -63,8 +62,8 @@ def refuse_stream(network: Network) -> None:
     """Refuse a stream where the answer would be about one row alone, as if the others had no information on it."""
     if network.is_stream:
         raise InvalidRequest(
-            "network: this is answered for rows that have nothing to do with one another, and the rows of a stream "
-            "are correlated; ask it of network.one_row if one row by itself is meant"
+            "network: this is for independent rows, and the rows of a stream are correlated; use "
+            "network.one_row for a single row"
         )
 
 

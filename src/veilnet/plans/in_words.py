@@ -10,7 +10,9 @@ import numpy as np
 from veilnet._core.words import NOTHING, counted, join_names, number, percent, times
 from veilnet.bounds.detectability import Detector, secrets_headlines
 from veilnet.bounds.typical_errors import (
+    OF_STREAMS,
     ROWS_OF_CONSTANT,
+    STREAM_COLUMNS,
     TypicalError,
     beside_errors,
     error_lines,
@@ -35,7 +37,14 @@ def plan_in_words(plan: Plan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
     lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability)]
-    lines += error_lines(error.cells(_seen(plan, error.name)) for error in errors.values())
+    more = STREAM_COLUMNS if plan.network.is_stream and plan.privacy_now else ()
+    lines += error_lines(
+        (
+            (*error.cells(_seen(plan, error.name)), *(_on_a_stream(plan, error.name) if more else ()))
+            for error in errors.values()
+        ),
+        *more,
+    )
     lines += [f"{name}: {said}" for name in plan.network.private if (said := _private(plan, name))]
     lines += beside_errors(errors.values())
     if plan.network.prior is None and not plan.network.is_stream:
@@ -43,9 +52,7 @@ def plan_in_words(plan: Plan) -> str:
             "Without a prior these are errors of unbiased estimators: prior knowledge of x makes them smaller."
         )
     if plan.network.is_stream:
-        lines.append(
-            "Private errors are with hindsight (smoothed, from all messages), public ones filtered (those so far)."
-        )
+        lines.append(OF_STREAMS)
     if by_stacks(plan.network):
         lines.append(NOW_IS_NOT_COMPUTED)
     lines += _cost_of_gaps(plan.details)
@@ -65,7 +72,7 @@ def plan_in_words(plan: Plan) -> str:
         lines.append(f"Remark: {plan.details['remark']}.")
     if plan.interrupted:
         lines.append(
-            "The search was interrupted: this is the best plan found by then, and it keeps its promises."
+            "The search was interrupted: this is the best plan found so far, and it keeps its promises."
         )
     return "\n".join([*lines, *plan.notes()])
 
@@ -111,11 +118,14 @@ def rounding_in_words(plan: Plan) -> list[str]:
         for name, each in rounding.privacy.items()
         if 1 + each > (1 + plan.privacy[name]) * (1 + _SHOWN)
     ]
-    hides = "; linear attackers see rounding as noise: " + join_names(more) if more else ""
+    hides = (
+        f" To linear attackers rounding is noise: {join_names(more)}; no promise relies on that."
+        if more
+        else ""
+    )
     return [
-        f"A row takes {number(rounding.bits_a_row)} bits after entropy coding, numbers rounded to coarse grids: that "
-        f"lets the public standard error grow by another {percent((1 + rounding.cost) ** 0.5 - 1)}{hides}. What is "
-        "promised does not count on it."
+        f"A row takes {number(rounding.bits_a_row)} bits after entropy coding; rounding to coarse grids raises the "
+        f"public standard error by another {percent((1 + rounding.cost) ** 0.5 - 1)}.{hides}"
     ]
 
 
@@ -123,8 +133,8 @@ def _less_than_free(plan: Plan) -> list[str]:
     """What a number below what is free gave away, and how to keep it."""
     free = {name: float(value) for name, value in plan.details.get("ceiling", {}).items()}
     return [
-        f"{name}: {times(1 + plan.targets[name])} was asked, and {times(1 + value)} would be free; name it "
-        "no more to keep that, which can cost more."
+        f"{name}: {times(1 + plan.targets[name])} was asked, and {times(1 + value)} would be free. Ask nothing of it "
+        "to keep that; the loss may then be larger."
         for name, value in free.items()
         if plan.method == "joint" and plan.targets.get(name) and plan.privacy[name] < value * (1 - _SHOWN)
     ]
@@ -138,7 +148,7 @@ def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
     one, everyone = (times(1 + each) for each in costs)
     return [
         f"After a missed row the public standard error grows at most {one} (one agent) or {everyone} (all agents), "
-        "until the memories have filled up."
+        "until the memories have refilled."
     ]
 
 
@@ -176,7 +186,16 @@ def _rows_and_memory(plan: Plan) -> str:
     if not plan.network.is_stream:
         return ""
     total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
-    return f" per row, with memories of {total} in all ({most} at most at one agent)"
+    return f" per row, keeping {total} in memory (at most {most} at one agent)"
+
+
+def _on_a_stream(plan: Plan, name: str) -> tuple[str, str]:
+    """How the error on a private parameter grows before later rows arrive, and with gaps."""
+    if name in plan.detectability:
+        return "", ""
+    both = (plan.privacy_now.get(name), plan.privacy_with_gaps.get(name))
+    now, gaps = ("" if each is None else times(1 + each) for each in both)
+    return now, gaps
 
 
 def _seen(plan: Plan, name: str) -> str:
@@ -185,7 +204,7 @@ def _seen(plan: Plan, name: str) -> str:
 
 
 def _private(plan: Plan, name: str) -> str:
-    """What the table does not say of a private parameter: combinations, hindsight, gaps, how a change is seen."""
+    """What the table does not say of a private parameter: combinations, how a change is seen."""
     if name in plan.detectability:
         return f"{plan.detectability[name].in_words(plan.network.unit(name))}."
     gained, worst = plan.privacy[name], plan.worst_direction[name]
@@ -195,11 +214,6 @@ def _private(plan: Plan, name: str) -> str:
         said.append(f"the least protected combination of its {numbers} grows {times(1 + worst)}")
     if np.isinf(worst):
         said.append("it cannot be estimated from the messages")
-    if plan.network.is_stream:
-        if name in plan.privacy_now:
-            said.append(f"{times(1 + plan.privacy_now[name])} before later rows arrive")
-        if np.isfinite(plan.privacy_with_gaps.get(name, np.inf)):
-            said.append(f"{_AROUND_GAPS} at least {times(1 + plan.privacy_with_gaps[name])}")
     return f"{'; '.join(said)}." if said else ""
 
 
@@ -248,22 +262,19 @@ def promise_in_words(
 def quality(plan: Plan) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
-        better = "No design without loss hides more" if plan.method == "perfect" else "No design does better"
-        return f"Optimal: {better[0].lower()}{better[1:]}."
+        return f"Optimal: no {'lossless design hides more' if plan.method == 'perfect' else 'design does better'}."
     if np.isinf(plan.gap):
         if plan.network.is_stream:
-            return "How far it is from the best possible is not known: no bound has been found for streams."
+            return "Distance to the optimum: unknown; no bound is known for streams."
         if plan.method == "power":
-            return (
-                "How far it is from the best noise within the power is lost in rounding: so much is hidden."
-            )
+            return "Distance to the best noise within the power: lost in rounding, since so much is hidden."
         return (
-            "How far it is from the best possible is not proved: what is tried in some tenths of a second "
-            "proves nothing here. prove=True (--prove) tries harder, and does not always succeed."
+            "Distance to the optimum: not proved by the quick default bound. prove=True (--prove) tries harder, and "
+            "may fail too."
         )
     share = f"{100 * plan.gap:.2g} %"
     if plan.method == "power":
-        return f"No other noise within the power hides more than {share} better in total, which is certified."
+        return f"Certified: no other noise within the power hides more than {share} better in total."
     kept = floors_in_proof(plan.proof, plan.targets, plan.floors)
     if plan.targets:
         least = 0.0 if plan.proof is None else float(np.sqrt(1 + plan.proof.loss)) - 1

@@ -38,7 +38,7 @@ class TwofoldRecheck:
         if not np.max(np.abs(self.raw_information.high - np.eye(network.L))) < 0.5:
             raise NotObservable(
                 "observe: the readings and the prior determine some combination of x so poorly that rounding hides "
-                "it; add an agent that sees it, give a prior, or take it out of x"
+                "it; add an agent that sees it, give a prior, or remove it from x"
             )
 
     @cached_property

@@ -17,7 +17,7 @@ _WIDTH, _ROW, _TOP = 560.0, 26.0, 34.0
 _MOST_ATTACKERS = 8
 _LONGEST = 34  # characters of an attacker's name
 _BAD = ("fail", "not covered")
-_SHAPES = {"raw readings": "raw", "promised": "promised", "sent": "sent", "guessing": "guess"}
+_SHAPES = {"raw": "raw", "promised": "promised", "sent": "sent", "guessing": "guess"}
 
 
 def attacks_on(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -107,7 +107,7 @@ def _attacker(row: Row) -> str:
 def _errors(row: Row) -> dict[str, float]:
     """The errors that a finding measured, as parts of guessing's; nothing where it measured none."""
     squares = {
-        "raw readings": row.figures.get("from raw readings"),
+        "raw": row.figures.get("from raw readings"),
         "promised": row.promised,
         "sent": row.found,
         "guessing": row.figures.get("guessing"),

@@ -47,8 +47,8 @@ def _known_so_far(network: Network) -> Html | None:
         ]
         for each in errors[:_MOST_PARAMETERS]
     ]
-    columns = ("parameter", "", "error from raw readings", "merely guessing")
-    return table("Typical errors (standard deviations) of the best estimates", columns, rows, numeric=(2, 3))
+    columns = ("parameter", "", "raw", "prior only")
+    return table("Standard errors (1σ) of the best estimates", columns, rows, numeric=(2, 3))
 
 
 def _error(value: float, error: TypicalError) -> str:

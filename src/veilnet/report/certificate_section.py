@@ -22,8 +22,7 @@ _COLUMNS = ("promise", "promised", "found", "confirmed")
 def certificate_section(plan: Plan) -> Html:
     """Whether the promises were confirmed, one by one."""
     confirmed = (
-        "Every promise was recomputed from the network and what the agents send alone, by another route than the one "
-        "that found the plan, and confirmed."
+        "Every promise was recomputed from the network and the sanitizers alone, by a second method, and confirmed."
         if plan.certificate.ok
         else f"NOT confirmed, do not use this plan: {plan.certificate.complaint()}."
     )
@@ -97,7 +96,8 @@ def symbols(plan: Plan, verdict: Verdict) -> Html:
     return details(
         "In the paper's symbols",
         paragraph(
-            "P and P̃ are the Cramér–Rao bounds on the error covariance of x from raw readings and from what is sent; "
+            "P and P̃ are the Cramér–Rao bounds on the error covariance of x from raw readings and from what is "
+            "sent; "
             "in the linear Gaussian model they are what the best attacker reaches. Errors here are roots of their "
             "traces: a privacy p makes an error ",
             element("span", "√(1 + p)"),

@@ -22,12 +22,12 @@ def doubts_section(plan: Plan) -> Html:
     if count:
         first = (
             f"The fit that made this network had {count} doubt{'s' if count > 1 else ''} that nobody has dealt with. "
-            "What is promised holds as far as the model does."
+            "Promises hold as far as the model does."
         )
     else:
         first = (
-            "Every figure here is one of the linear Gaussian model of the network, and holds as far as that does. No "
-            "open doubts came with it: it was not fitted to data, or its data raised none, or they were accepted."
+            "Every figure here is computed in the network's linear Gaussian model, and holds as far as that "
+            "does. It has no open doubts: it was not fitted to data, its data raised none, or they were accepted."
         )
     points = [element("li", readable(note[:_LONGEST])) for note in plan.notes()[:_MOST]]
     return join([paragraph(first), element("ul", *points) if points else None])

@@ -1,4 +1,4 @@
-"""Figures on one scale that begins at zero: from raw readings, from what is sent, and when merely guessing."""
+"""Figures on one scale that begins at zero: raw, sent, and from the prior only."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ROW = 28.0
 _LEFT = 120.0
 _LEAST_REACH = 70.0
 _UNIT = 14  # characters of a unit that are shown beside a bar
-_KINDS = {"raw readings": "raw", "promised": "raw", "merely guessing": "guess"}
+_KINDS = {"raw": "raw", "promised": "raw", "prior only": "guess", "guessing": "guess"}
 
 
 def three_errors(error: TypicalError) -> dict[str, float]:
     """What is compared, in the order it is shown."""
     sent = error.raw if error.sent is None else error.sent
-    return {"raw readings": error.raw, "what is sent": sent, "merely guessing": error.guessing}
+    return {"raw": error.raw, "sent": sent, "prior only": error.guessing}
 
 
 def in_words(error: TypicalError, *, unit: str | None = None) -> dict[str, str]:
@@ -37,13 +37,11 @@ def error_picture(error: TypicalError, *, measured: float | None = None) -> Html
     unit = shown(error.unit, most=_UNIT)
     words, values = in_words(error, unit=unit), three_errors(error)
     if measured is not None:
-        words |= {"promised": words["what is sent"], "found": plus_minus(measured, unit)}
-        values |= {"promised": values["what is sent"], "found": measured}
-        order = ("raw readings", "promised", "found", "merely guessing")
+        words |= {"promised": words["sent"], "found": plus_minus(measured, unit)}
+        values |= {"promised": values["sent"], "found": measured}
+        order = ("raw", "promised", "found", "prior only")
         words, values = {each: words[each] for each in order}, {each: values[each] for each in order}
-    title = f"Error on {shown(error.name)}: " + ", ".join(
-        f"{text} {'' if name in ('promised', 'found') else 'from '}{name}" for name, text in words.items()
-    )
+    title = f"Error on {shown(error.name)}: " + ", ".join(f"{name} {text}" for name, text in words.items())
     return stems_picture(title.replace("from merely", "when merely"), values, words, key=error.private)
 
 

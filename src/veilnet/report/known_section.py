@@ -1,4 +1,4 @@
-"""What the centre can know: public and private errors, before and after, and when merely guessing."""
+"""What the centre can know: public and private errors, before and after, and from the prior only."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def known_section(
     when = ""
     if plan.network.is_stream:
         when = (
-            " Rows follow one another: public parameters are judged now, from the messages so far, and private ones "
-            "with hindsight, from all messages, later ones too."
+            " A stream: public errors are filtered (messages so far), private ones smoothed (all messages, "
+            "later ones too)."
         )
     return join(
         [
             paragraph(
-                "Each bar is the standard error (1σ) of the best estimate anyone can make. A ",
+                "Each bar is the standard error (1σ) of the best possible estimate. A ",
                 element("strong", "public"),
-                " error should stay as short as the one from raw readings. A ",
+                " error should stay as small as that from raw readings. A ",
                 element("strong", "private"),
-                " error should become as long as that of a guess: there, larger is safer.",
+                " error should become as large as that of guessing: larger is safer.",
                 when,
             ),
             error_cards(errors, plan, broken),
@@ -150,8 +150,8 @@ def _seen(seen: Detectability, error: TypicalError) -> list[Html]:
         paragraph(
             "Right: how often, where both cases are equally likely. Found: how many changes, with 1 % false alarms. "
             f"µ is of differential privacy; ε in one row is {number(seen.epsilon)} at δ {seen.delta:g}. Its size is "
-            f"known to {found['what is sent']} ({found['raw readings']} from raw readings, "
-            f"{found['merely guessing']} by guessing).",
+            f"known to {found['sent']} ({found['raw']} from raw readings, "
+            f"{found['prior only']} by guessing).",
             class_="soft",
         ),
     ]
@@ -167,9 +167,9 @@ def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
             [
                 shown(error.name),
                 "private" if error.private else "public",
-                words["raw readings"],
-                words["what is sent"],
-                words["merely guessing"],
+                words["raw"],
+                words["sent"],
+                words["prior only"],
                 fold(growth_of(error))
                 if seen is None or not error.private
                 else f"change seen with AUC {seen.auc:.3f}",
@@ -182,11 +182,11 @@ def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
     note = None
     if several:
         note = paragraph(
-            f"Of {names_of(several)}, which are several numbers, it is the root of their mean square error.",
+            f"{names_of(several)}: RMS over several numbers.",
             class_="soft",
         )
-    columns = ("parameter", "", "from raw readings", "from what is sent", "merely guessing", "error")
-    caption = "Typical errors (standard deviations) of the best estimates"
+    columns = ("parameter", "", "raw", "sent", "prior only", "error")
+    caption = "Standard errors (1σ) of the best estimates"
     return join([table(caption, columns, rows, numeric=(2, 3, 4, 5), class_="errors"), note])
 
 

@@ -30,8 +30,7 @@ def stream_section(plan: Plan) -> Html:
             paragraph(
                 f"Simulated, not measured: {ROWS} rows drawn from the model with a fixed seed, and what the agents "
                 "would send of them. Private parameters are estimated with hindsight, from all messages, public ones "
-                "from the messages so far. Where the thick line follows the truth the centre knows it; where it does "
-                "not, the centre is off."
+                "from the messages so far. Where the thick line follows the truth, the centre knows it."
             ),
             element("div", *(_one(track) for track in chosen), class_="grid wide"),
             paragraph(f"{left} more are left out.", class_="soft") if left else None,

@@ -99,7 +99,7 @@ def curve_figure(plan: SymbolPlan, points: Sequence[tuple[float, float]], captio
     marks = [label(4, 14, f"{kind} of {public}", class_="small"), *frame.levels(), *frame.scale()]
     raw = frame.y(plan.raw_score)
     marks.append(line(frame.left, raw, frame.end, raw, "limit"))
-    marks.append(label(frame.left + 6, raw - 5, "raw readings", class_="small"))
+    marks.append(label(frame.left + 6, raw - 5, "raw", class_="small"))
     under = f"{words} ({guessing} end: guessing)"
     marks.append(
         label((frame.left + frame.end) / 2, frame.height - 8, under, anchor="middle", class_="small")

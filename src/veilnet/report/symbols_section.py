@@ -57,9 +57,9 @@ def promise_cards(plan: SymbolPlan) -> Html:
     """The public score against raw readings and guessing, and of each private quantity what is promised."""
     public = shown(plan.centre.public)
     scores = {
-        "raw readings": plan.raw_score,
-        "what is sent": plan.score,
-        "merely guessing": _blind_score(plan),
+        "raw": plan.raw_score,
+        "sent": plan.score,
+        "guessing": _blind_score(plan),
     }
     measure = "accuracy" if plan.centre.classes else "R²"
     meaning = f"Share of rows held out in which it is named right ({measure})."
@@ -88,13 +88,13 @@ def _private_parts(each: SymbolCertificate) -> tuple[str, Html, str]:
     """(role, picture, words) of one private quantity."""
     name = shown(each.name)
     if each.guessed is None:
-        values = {"any attacker": each.error or 0.0, "merely guessing": each.chance}
+        values = {"any attacker": each.error or 0.0, "guessing": each.chance}
         words = "Root mean square error: no rule whatever has a smaller one. Larger is safer."
         drawn = _stems(
             f"Least error on {name}", values, {"any attacker": f"{at_least(each.error or 0.0)} at least"}
         )
         return "must stay hard to estimate", drawn, words
-    values = {"any attacker": each.guessed, "merely guessing": each.chance}
+    values = {"any attacker": each.guessed, "guessing": each.chance}
     words = "Share of rows in which anybody is right, at most. "
     if each.auc is not None:
         words += f"Of its two values no detector has an AUC above {at_most(each.auc)}. "

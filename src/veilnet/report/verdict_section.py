@@ -19,8 +19,8 @@ def verdict_section(verdict: Verdict) -> Html:
             paragraph(verdict.headline),
             verdict_table(verdict),
             paragraph(
-                "Free is what costs the public parameters nothing; no plan makes an error larger than it is when "
-                "nothing is sent. An agent is named when its silence would make more privacy free.",
+                "Free means at no loss on the public parameters; no plan makes an error larger than sending "
+                "nothing does. An agent is named if its silence would make more privacy free.",
                 class_="soft",
             ),
         ]
@@ -53,7 +53,7 @@ def verdict_table(verdict: Verdict) -> Html:
         "error, for free",
         "error, when nothing is sent",
         "all of it free?",
-        "who has to tell most of it, most first",
+        "largest leaks, in order",
     )
     found = table(
         "How large errors are, compared with those from raw readings",

@@ -139,12 +139,12 @@ def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:
         return _without_bound(error, float(np.sqrt(1 + most_exposed)))
     if not error.private:
         if growth_of(error) < 1 + NOTHING / 2:
-            return "As sharp as from raw readings: nothing was lost."
-        return f"The error {grows(growth_of(error))}: that is what the protection costs here."
+            return "As good as from raw readings: nothing is lost."
+        return f"The error {grows(growth_of(error))}: that is the cost of protection."
     if as_good_as_guessing(error):
-        return "As far off as a guess: what is sent tells next to nothing of it."
+        return "As far off as a guess: the messages reveal next to nothing of it."
     if growth_of(error) < 1 + NOTHING / 2:
-        return "NOT protected: it can be estimated as sharply as from raw readings."
+        return "NOT protected: it is estimated as well as from raw readings."
     part = 100 * (error.sent or 0.0) / error.guessing
     tail = (
         f", to {part:.0f} % of a guess's" if np.isfinite(error.guessing) else "; nothing is known beforehand"
@@ -154,12 +154,12 @@ def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:
 
 def _without_bound(error: TypicalError, most_exposed: float) -> str:
     if not error.private:
-        return "It can no longer be estimated from what is sent: that is what the protection costs here."
+        return "It can no longer be estimated from the messages: that is the cost of protection."
     if np.isinf(most_exposed):
-        return "From what is sent alone it cannot be estimated any more."
+        return "It cannot be estimated from the messages alone."
     whole = "As a whole it cannot be estimated from what is sent; the combination that stays most exposed"
     if most_exposed < 1 + NOTHING / 2:
-        return f"{whole} is NOT protected: it can be estimated as sharply as from raw readings."
+        return f"{whole} is NOT protected: it is estimated as well as from raw readings."
     return f"{whole} can, and the error on that {grows(most_exposed)}."
 
 

@@ -111,7 +111,7 @@ class Inspection:
         heading = "could be, sent bare" if self.summed else "can be recovered"
         headings, rows = ("reading", heading), [(e.reading, e.recoverable) for e in self.exposures]
         if self.reaches:
-            beside = ("clipped beyond", "usually (model)", "is beyond in")
+            beside = ("clipped outside", "typical (model)", "outside in")
             table = [(*row, *reach.cells) for row, reach in zip(rows, self.reaches, strict=True)]
             lines += in_columns([(*headings, *beside), *table])
         else:
@@ -189,8 +189,8 @@ def _too_often(reaches: tuple[Reach, ...]) -> list[str]:
         return []
     most = [each.reading for each in reaches if (each.beyond or 0.0) > MOST_BEYOND / len(reaches)]
     return [
-        f"{join_names(most)} would count as a limit in more than 1 row of {1 / MOST_BEYOND:,.0f} by the model, or "
-        "always; what is sent may then show on which side of it, and nothing is promised for such rows"
+        f"under the model, {join_names(most)} would be clipped in more than 1 row in {1 / MOST_BEYOND:,.0f}, or "
+        "always; messages may then show at which limit, and no promise covers such rows"
     ]
 
 

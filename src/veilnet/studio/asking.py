@@ -62,8 +62,7 @@ class Ask:
         if not self.pays:
             return design(network, progress=progress)
         if self.loss is not None:
-            loss = self.loss if self.loss <= 1 else Times(self._ratio)
-            return design(network, utility_loss=loss, give_up=self.give_up, progress=progress)
+            return design(network, utility_loss=Times(self._ratio), give_up=self.give_up, progress=progress)
         return design(network, privacy=self.targets, give_up=self.give_up, progress=progress)
 
     @property
@@ -81,11 +80,13 @@ class Ask:
         if model_error is not None:
             words += ["--model-error", repr(model_error)]
         if self.pays and self.loss is not None:
-            ratio = ["--public-error", f"{self._ratio!r}x"]
-            words += ["--utility-loss", repr(self.loss)] if self.loss <= 1 else ratio
+            words += ["--public-error", f"{self._ratio:.6g}x"]
         for name, value in self.privacy.items() if self.loss is None else ():
-            kind = "auc:" if name in self.seen else "worst:" if name in self.worst else ""
-            words += ["--privacy", f"{name}={kind}{value!r}"]
+            ratio = f"{np.sqrt(1 + value):.6g}x"
+            asked = (
+                f"auc:{value!r}" if name in self.seen else f"worst:{ratio}" if name in self.worst else ratio
+            )
+            words += ["--private-error", f"{name}={asked}"]
         for name in self.give_up if self.pays else ():
             words += ["--give-up", name]
         return " ".join(shlex.quote(word) for word in [*words, "--out", "plan"])

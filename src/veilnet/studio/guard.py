@@ -80,7 +80,7 @@ class Guard:
         if origin is not None and origin not in self._origins:
             return _refuse(403, "Requests from other pages are refused.")
         if scope["method"] not in ("GET", "HEAD") and origin is None:
-            return _refuse(403, "Changes are accepted from the studio's own page only.")
+            return _refuse(403, "Changes are accepted only from the studio's own page.")
         size = headers.get("content-length", "0")
         if not size.isdigit() or int(size) > self._most_bytes:
             return self._too_large()
@@ -91,7 +91,7 @@ class Guard:
 
     def _welcome(self, token: str) -> Response:
         if self._token is None or not _same(token, self._token):
-            return _refuse(403, "This address was used already, or is not complete. Start veilnet anew.")
+            return _refuse(403, "This address was already used, or is incomplete. Restart veilnet.")
         self._token = None
         return PlainTextResponse(self._secret)
 

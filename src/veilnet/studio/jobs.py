@@ -78,7 +78,7 @@ class Job:
                     self._hear(kind, said)
         except EOFError:  # the process is gone
             if self._running():
-                self.error = "the computation ended without an answer; it may have run out of memory"
+                self.error = "the computation ended without a result; it may have run out of memory"
                 self.state = "failed"
         finally:
             self._here.close()
@@ -122,6 +122,4 @@ def _work(task: Task, given: tuple[Any, ...], there: Connection) -> None:
         pass
     except Exception as error:
         # The kind of fault, never its message, which might hold a reading.
-        there.send(
-            ("failed", f"a fault of veilnet's own ({type(error).__name__}); please report what you did")
-        )
+        there.send(("failed", f"an error in veilnet ({type(error).__name__}); please report what you did"))

@@ -71,7 +71,7 @@ def _named(store: Path, plan: str) -> tuple[tuple[str, ...], tuple[str, ...], tu
 
 def _summary(status: Status) -> str:
     if not status.agents:
-        return "No plan was taken up yet."
+        return "No plan is in use yet."
     now = time.time()
     heard = [each.agent for each in status.agents if each.heard and now - each.heard < 60]
     quiet = [shown(each.agent) for each in status.agents if each.lag > 1 or not each.heard]

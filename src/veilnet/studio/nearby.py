@@ -27,6 +27,7 @@ from veilnet.designs.joint import (
     spent,
 )
 from veilnet.designs.perfect import perfect_plan, reachable
+from veilnet.designs.questions import ratio_and_p
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
 from veilnet.designs.tradeoff import MARGINS, search_details
 from veilnet.model.standard_form import standard_form
@@ -109,8 +110,8 @@ class Nearby:
         beyond = [name for name in names if targets[name] >= self.verdict.limit[name]]
         if beyond:
             each = [
-                f"{targets[name]:.4g} is asked of {name!r}, and even silence gives no more than "
-                f"{self.verdict.limit[name]:.4g}"
+                f"{name!r}: {ratio_and_p(targets[name])} was asked, and even silence gives only "
+                f"{ratio_and_p(self.verdict.limit[name])}"
                 for name in beyond
             ]
             raise Infeasible(f"privacy: {'; '.join(each)}")

@@ -29,8 +29,8 @@ from veilnet.verdict.exact_test import check
 
 _SECONDS = 300.0
 NOT_HELD_OUT = (
-    "the model was made from these very rows, so that they agree with it better than others will: this is no honest "
-    "audit. Rows that were kept aside, or come from another day, are one."
+    "the model was fitted to these rows, so they agree with it better than others will. Audit on rows that were "
+    "kept aside, or from another day."
 )
 
 

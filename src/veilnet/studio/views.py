@@ -212,7 +212,7 @@ def _private(now: Loaded, error: TypicalError) -> dict[str, Any]:
         "fold": float(np.sqrt(1 + min(reached, 1e12))),
         "unlimited": bool(np.isinf(now.plan.privacy[name])),
         "always_free": bool(free >= most),
-        "words": f"{words['what is sent']} (raw {words['raw readings']}, guessing {words['merely guessing']})",
+        "words": f"{words['sent']} (raw {words['raw']}, prior only {words['prior only']})",
     }
 
 

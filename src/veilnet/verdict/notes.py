@@ -35,11 +35,11 @@ def limit_notes(network: Network) -> list[str]:
     """One line where limits were stated: how often a reading is beyond them."""
     if not network.limits:
         return []
-    said = "Readings beyond their limits are clipped: "
+    said = "Readings outside their limits are clipped: "
     chances = chances_beyond_limits(network)
     if chances is None:
-        return [said + "how often that is cannot be computed without a prior."]
-    return [f"{said}by the model in {_worst(network, chances)}{_too_often(chances)}."]
+        return [said + "without a prior, how often cannot be computed."]
+    return [f"{said}{_worst(network, chances)} under the model{_too_often(chances)}."]
 
 
 def refuse_narrow_limits(network: Network) -> None:
@@ -47,22 +47,20 @@ def refuse_narrow_limits(network: Network) -> None:
     chances = chances_beyond_limits(network)
     if chances is not None and _too_often(chances):
         raise InvalidNetwork(
-            f"limits: by the model a reading is beyond them in {_worst(network, chances)}{_too_often(chances)}; "
+            f"limits: too narrow: under the model, {_worst(network, chances)}{_too_often(chances)} is outside them; "
             "state limits that only a fault exceeds, or none"
         )
 
 
 def _worst(network: Network, chances: Array) -> str:
     place = int(np.argmax(chances))
-    return f"{chance_in_words(float(chances[place]))} of {network.agents[place]}"
+    return f"{chance_in_words(float(chances[place]))} at {network.agents[place]}"
 
 
 def _too_often(chances: Array) -> str:
     if not np.max(chances, initial=0.0) > MOST_BEYOND:
         return ""
-    return (
-        f", more than 1 in {1 / MOST_BEYOND:,.0f}: no promise is made of such rows, and 'design' refuses them"
-    )
+    return f", more than 1 in {1 / MOST_BEYOND:,.0f} (no promise covers such rows; 'design' refuses)"
 
 
 def model_error_notes(network: Network) -> list[str]:
@@ -71,7 +69,7 @@ def model_error_notes(network: Network) -> list[str]:
         return []
     return [
         f"The model may be off by {100 * network.model_error:g} %: figures are averages over such errors. An "
-        "attacker who knows the true model may learn more; the audit shows how much."
+        f"attacker who knows the true model may learn more; the audit computes how much."
     ]
 
 

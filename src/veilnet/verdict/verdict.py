@@ -98,7 +98,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self.headline, *secrets_headlines(self.network, self.detectability)]
-        lines += error_lines(map(self._cells, self.ceiling), "largest leak")
+        lines += error_lines(map(self._cells, self.ceiling), *self._further, "largest leak")
         lines += [
             f"{name}: {each.in_words(self.network.unit(name))}." for name, each in self.detectability.items()
         ]
@@ -126,20 +126,20 @@ class Verdict:
         if self.achievable:
             private = join_names(list(self.ceiling))
             hidden = (
-                f"{private} can be hidden as well as one likes"
+                f"{private} can be hidden without limit"
                 if self.network.prior is None
-                else f"the centre need not learn anything of {private}"
+                else f"the centre need learn nothing about {private}"
             )
-            return f"Privacy is free: {hidden}, without any loss on {public}."
+            return f"Privacy is free: {hidden}, at no loss on {public}."
         if all(name in self.at_least for name in self.blocked):
             return (
-                f"Privacy is free up to the figures below, without any loss on {public}; whether it is without bound "
-                f"cannot be decided here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
+                f"Privacy is free up to the errors below, at no loss on {public}. Whether it is unlimited cannot be "
+                f"decided: the network amplifies rounding errors {self.network.conditioning:.0e}-fold."
             )
         if max(self.ceiling.values()) < NOTHING:
-            return f"Privacy is not free here: any protection costs something on {public}."
+            return f"Privacy is not free here: any protection costs accuracy on {public}."
         some = [name for name in self.ceiling if name not in self.blocked]
-        tail = f" For {join_names(some)} all of it is free." if some else ""
+        tail = f" {join_names(some)} can be hidden entirely." if some else ""
         return f"Privacy is free up to the errors below: they cost nothing on {public}.{tail}"
 
     def _cells(self, name: str) -> tuple[str, ...]:
@@ -152,7 +152,13 @@ class Verdict:
             f"{agent} ({'±∞' if np.isinf(without) else times(1 + without)} without it)"
             for agent, without in agents.items()
         ]
-        return (*self._errors[name].cells(grows), leaks[0] if leaks else "")
+        further = (cells[name] for cells in self._further.values())
+        return (*self._errors[name].cells(grows), *further, leaks[0] if leaks else "")
+
+    @property
+    def _further(self) -> Mapping[str, Mapping[str, str]]:
+        """Heading -> private parameter -> cell, of columns beside those of every table of errors."""
+        return {}
 
     @cached_property
     def detectability(self) -> dict[str, Detectability]:
@@ -175,9 +181,9 @@ class Verdict:
             lines.append(self.printed_theorem.compared_with(self.achievable))
         kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
         lines.append(
-            "Agents send the combinations of their readings that the public estimate rests on. The least one that "
-            f"was kept moves it by {kept} of its deviation, the largest that was left out by "
-            f"{number(self.shares.dropped)}; the line is drawn at {number(self.shares.tolerance)}."
+            "Agents send the combinations of readings that the public estimate depends on. The smallest one kept "
+            f"moves it by {kept} of its standard error, the largest one dropped by "
+            f"{number(self.shares.dropped)} (threshold {number(self.shares.tolerance)})."
         )
         return lines
 

@@ -70,7 +70,7 @@ def class_row(
     )
     if not promises.full or not np.isfinite(part):
         shown = _shown(found["AUC"].value, from_raw["AUC"].value, None)
-        why = "The plan promises nothing about somebody who learns from data how x is spread: it has no full prior."
+        why = "There is no full prior, so nothing is promised against attackers who learn the distribution of x."
         return Row(judged.section, what, None, area.value, "info", why, interval, figures, shown)
     promised, raw_allowed = allowed_measures(classes, part), allowed_measures(classes, raw_part)
     found = {m: if_it_were(found[m], promised[m]) if m in RATES else found[m] for m in MEASURES}
@@ -191,7 +191,7 @@ def _log_verdict(
 ) -> tuple[Judgement, str]:
     """The verdict on what the log shows, and why; a stop that proves nothing breaks no promise by itself."""
     if any(proved.values()) or any(each.row.verdict == "fail" for each in attempts):
-        return "fail", "The log tells more than the model promises: it is not hidden as the plan says."
+        return "fail", "The log reveals more than the model promises: it is not hidden as the plan says."
     if low >= SEEN and min(each.area.effective for each in attempts) >= DECIDED_BY:
         return "warn", "On this log it is seen: the plan does not hide it here."
     if bare:
@@ -199,7 +199,7 @@ def _log_verdict(
     if any(count is not None for count in stopped.values()):
         return (
             "cannot tell",
-            "Rows depend on one another here, so that this proves nothing, and no test of all rows found it.",
+            "These rows are correlated, so this proves nothing; no test over all rows found it.",
         )
     verdicts = {each.row.verdict for each in attempts}
     if "ok" in verdicts:

@@ -20,7 +20,7 @@ from veilnet.model.network import Network
 _TENTH = 1.1  # a public error has to be larger than promised by more than this
 _DOUBLE = 0.5  # and twice as much has to be seen, or the row cannot tell
 _DRAWN = 288  # rows of a public estimate and its truth that are kept for a picture
-_TOO_FEW = "These rows are too few, or too much alike, to see an error twice as large as promised."
+_TOO_FEW = "These rows are too few, or too alike, to detect an error twice as large as promised."
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def error_row(
     promised = float(np.mean(allowed))
     if not spread or not (promises.full or planned) or not np.isfinite(promised):
         why = (
-            "The plan promises nothing about somebody who learns from data how x is spread: it was made without a "
-            "full prior."
+            "Without a full prior the plan promises nothing against attackers who learn the distribution of x "
+            "from data."
             if spread
             else "It never changes in these data, so there is nothing to learn."
         )

@@ -110,7 +110,7 @@ def read_training(
         raise InvalidRequest(re.sub("^data", "train", str(error))) from error
     if set(all_marks(found.readings)) & set(all_marks(judged.readings)):
         raise InvalidRequest(
-            "train: has rows that are in data too, so that attackers would be judged on what they learned by heart; "
+            "train: has rows that are in data too, so that attackers would be tested on their training rows; "
             "give the log of the fit as train, and later rows as data"
         )
     return found
@@ -122,12 +122,11 @@ def fitted_rows_again(section: str, network: Network, samples: Samples) -> list[
     if not again:
         return []
     seen = within_the_fit(network.fitted_rows, samples.readings)
-    all_or_some = "These are the rows" if seen else "Among these are rows"
     why = (
-        f"{all_or_some} the model was fitted on: an honest audit needs others. A model looks better on rows that it "
-        "has seen, so what holds here need not hold elsewhere."
+        f"{'These rows were' if seen else 'Some of these rows were'} used for the fit, on which a model looks better "
+        "than it is. Audit on other rows."
     )
-    shown = {"guessing": "", "raw": "seen by the fit", "promised": "", "sent": ""}
+    shown = {"guessing": "", "raw": "used for the fit", "promised": "", "sent": ""}
     figures = {"part of the fit found again": again}
     return [Row(section, FITTED_ROWS, None, again, "warn", why, None, figures, shown)]
 

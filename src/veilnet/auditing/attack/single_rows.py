@@ -44,11 +44,11 @@ def model_row(
     why = ""
     if found:
         why = (
-            f"{join_names(found)}. Either conditions have changed since it was fitted (drift), or it never described "
-            "them; refit on recent rows and design again."
+            f"{join_names(found)}. Either conditions have changed since the fit (drift), or the model never "
+            f"described them; refit on recent rows and design again."
         )
     elif verdict == "cannot tell":
-        why = f"The readings change so slowly that they are worth {worth:.0f} independent rows, too few to see drift."
+        why = f"The readings change so slowly that {worth:.0f} independent rows are too few to detect drift."
     shown = {
         "guessing": "",
         "raw": "contradict it" if found else "agree" if verdict == "ok" else "too few",

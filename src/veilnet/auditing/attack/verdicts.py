@@ -64,11 +64,11 @@ def verdict_on(
     if evidence.beaten < chance:
         return "fail", ""
     if evidence.hardly_protects:
-        return "ok", "The plan hides hardly any of what raw readings tell, so there is little to break."
+        return "ok", "The plan hides hardly anything that raw readings reveal, so there is little to break."
     if evidence.raw_knows > _RAW_CHANCE:
         # Better than guessing, and yet not beyond chance, is something else to say than no better.
         better = evidence.raw > _HARDLY * evidence.raw_allowed
-        better_than_guessing = "is better than guessing, with too few independent rows to be sure of it"
+        better_than_guessing = "is better than guessing, but not significantly with so few independent rows"
         how = better_than_guessing if better else "does no better than guessing"
         if not learned:
             return "cannot tell", f"Even from raw readings it {how}: {_OTHER_WORLD}"
@@ -78,19 +78,20 @@ def verdict_on(
             "beats the promise by no more than chance" if evidence.gap > 0 else "does not beat the promise"
         )
         return "cannot tell", (
-            f"This attacker {beats} even from raw readings, so that it fails on what is sent proves nothing."
+            f"This attacker {beats} even on raw readings, so its failure on messages proves nothing."
         )
     if evidence.sent < -_MATTERS * evidence.gap:
         if not learned:
             return "cannot tell", f"From what was sent it does worse than guessing: {_OTHER_WORLD}"
         return "cannot tell", (
-            "On what was sent it does worse than guessing: what it learned in one stretch of time does not hold in "
+            "On messages it does worse than guessing: what it learned in one stretch of time does not hold in "
             "another, so this proves nothing."
         )
     if evidence.reach > _MATTERS * evidence.gap:
         if not found_at:
             return "cannot tell", (
-                "These rows are too few, or too alike: not even one who knows the truth would have been found out."
+                "These rows are too few, or too alike: even an attacker who knows the truth would not have been "
+                "detected."
             )
         return "cannot tell", f"Only {found_at} would have been found on these rows."
     return "ok", f"What would have been found is {found_at}."

@@ -105,7 +105,7 @@ class LeastLoss:
         self._previous = np.inf
 
     def prime(self, at: Evaluation) -> None:
-        """Take the start for nearly optimal: its loss is the measure, and violations count in earnest."""
+        """Take the start for nearly optimal: its loss is the measure, and violations count fully."""
         self._reference = max(at.loss, _TINY)
         self._penalty = SETTINGS.primed_penalty * max(1.0, self.sharpness * SETTINGS.sharp_penalty)
 

@@ -20,6 +20,7 @@ from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.dither import with_settled_dither
 from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
+from veilnet.bounds.typical_errors import OF_STREAMS, STREAM_COLUMNS
 from veilnet.model.network import Network
 from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
@@ -104,30 +105,36 @@ class StreamVerdict(Verdict):
         size = float(len(self.known.steady.basis))
         return self.network.S * size**3 <= _MOST_WORK
 
+    @property
+    def _further(self) -> Mapping[str, Mapping[str, str]]:
+        both = zip(STREAM_COLUMNS, (self.ceiling_now, self.ceiling_with_gaps), strict=True)
+        return {
+            heading: {
+                name: "" if name in self.detectability else times(1 + each) for name, each in grown.items()
+            }
+            for heading, grown in both
+            if grown
+        }
+
     def _footnotes(self) -> list[str]:
-        lines = [
-            f"{name}: the standard error grows {times(1 + grown)} before later rows arrive."
-            for name, grown in self.ceiling_now.items()
-        ]
-        lines += [
-            f"{name}: around a missed row and at a start it grows at least {times(1 + grown)}."
-            for name, grown in self.ceiling_with_gaps.items()
-        ]
+        lines = []
+        if self.ceiling_now:
+            lines.append(OF_STREAMS)
         if by_stacks(self.network):
             lines.append(NOW_IS_NOT_COMPUTED)
         lines.append(in_numbers(self.network, self.shares))
         hidden = self.hidden
         if hidden.shape[1]:
             words = [direction_in_words(column, self.network.parameters) for column in _plain(hidden).T]
-            lines.append(f"For ever hidden by share filters, without loss: {join_names(words)}.")
+            lines.append(f"Never revealed by share filters, without loss: {join_names(words)}.")
         return lines
 
     def _explanation(self) -> list[str]:
         kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
         return [
-            "Each agent's filter keeps what the public estimate rests on. The smallest part that was kept moves it "
-            f"by {kept} of the public error's deviation, the largest that was left out by "
-            f"{number(self.shares.dropped)}; the line is drawn at {number(self.shares.tolerance)}."
+            "Each agent's filter keeps what the public estimate depends on. The smallest part kept moves it "
+            f"by {kept} of the public standard error, the largest part dropped by "
+            f"{number(self.shares.dropped)} (threshold {number(self.shares.tolerance)})."
         ]
 
 
