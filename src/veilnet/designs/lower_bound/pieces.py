@@ -32,7 +32,7 @@ _LEAST_FRACTION = 1e-9  # less proves nothing, and a long step of a search would
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class _Piece:
     """Some of the v.
 
     proved:   the fraction proved of it.
@@ -56,11 +56,11 @@ class Pieces:
         self._height = ascent.height / np.linalg.norm(ascent.height)
         self._cuts: list[Array] = []
         self._children: list[list[int]] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[_Piece] = []
 
     def begin(self, t: Array, fraction: float, goal: float) -> None:
         """All v as one piece; ``t`` proves this fraction of it."""
-        self._pieces = [self._climbed(Piece(fraction, t, np.zeros(0), (), {}), goal)]
+        self._pieces = [self._climbed(_Piece(fraction, t, np.zeros(0), (), {}), goal)]
 
     @property
     def proved(self) -> float:
@@ -107,14 +107,14 @@ class Pieces:
             width = np.sqrt(max(room, 0.0) * np.diag(np.linalg.inv(inner))) + SETTINGS.beyond * np.abs(centre)
             self._reach = centre[:, None] + (1 + SETTINGS.beyond) * width[:, None] * [-1.0, 1.0]
 
-    def _moments(self, piece: Piece) -> tuple[Array, Array]:
+    def _moments(self, piece: _Piece) -> tuple[Array, Array]:
         """E vv' and E v over the v of which least is proved, h'v = 1."""
         matrix = self._matrix(piece, self._ascent.parts(piece.t), piece.proved)
         moments = np.linalg.inv(matrix)
         moments /= self._height @ moments @ self._height
         return np.asarray(moments), np.asarray(moments @ self._height)
 
-    def _matrix(self, piece: Piece, parts: FormAtT, fraction: float) -> Array:
+    def _matrix(self, piece: _Piece, parts: FormAtT, fraction: float) -> Array:
         """A with the products taken off."""
         matrix = self._ascent.at(parts, *self._aim(fraction))[0]
         return np.asarray(matrix - np.tensordot(np.exp(piece.logs), self._terms(piece.products), 1))
@@ -169,12 +169,12 @@ class Pieces:
 
     def _half(
         self,
-        piece: Piece,
+        piece: _Piece,
         j: int,
         between: tuple[tuple[float, int], tuple[float, int]],
         goal: float,
         out: bool,
-    ) -> Piece:
+    ) -> _Piece:
         """A half of the piece, with the product of its two sides and what is then proved."""
         half = replace(piece, between={**piece.between, j: between})
         begun = replace(self._lightened(half), proved=SETTINGS.lowered * piece.proved)
@@ -186,7 +186,7 @@ class Pieces:
         climbed = self._climbed(weighed, goal)
         return climbed if climbed.proved > piece.proved else half
 
-    def _lightened(self, piece: Piece) -> Piece:
+    def _lightened(self, piece: _Piece) -> _Piece:
         """Without the products that hardly count, where that much is still proved."""
         moments, _ = self._moments(piece)
         counts = np.exp(piece.logs) * np.abs(np.tensordot(self._terms(piece.products), moments, 2))
@@ -196,7 +196,7 @@ class Pieces:
         matrix = self._matrix(lighter, self._ascent.parts(piece.t), SETTINGS.lowered * piece.proved)
         return lighter if np.linalg.eigvalsh(matrix)[0] > 0 else piece
 
-    def _weighed(self, piece: Piece, pair: tuple[int, int]) -> Piece | None:
+    def _weighed(self, piece: _Piece, pair: tuple[int, int]) -> _Piece | None:
         """With as much of one product more as leaves proved what is; None where none does."""
         matrix = self._matrix(piece, self._ascent.parts(piece.t), piece.proved)
         term = self._terms((pair,))[0]
@@ -207,7 +207,7 @@ class Pieces:
             log -= 1.0
         return None
 
-    def _climbed(self, piece: Piece, goal: float) -> Piece:
+    def _climbed(self, piece: _Piece, goal: float) -> _Piece:
         """The piece with better rapidities and multipliers: the goal, or as much as the central path reaches."""
         x = np.concatenate([piece.t.reshape(-1), piece.logs, [np.log(SETTINGS.inside * piece.proved)]])
         terms, push = self._terms(piece.products), SETTINGS.first_push * len(self._height)
