@@ -35,7 +35,7 @@ from veilnet.plans.lower_bound.inequality import Inequality
 from veilnet.plans.lower_bound.lifted_form import lifted_form, lifted_sum
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.rapidity import (
-    Piece,
+    CheckedPiece,
     Rapidities,
     RapidityTheorem,
     half_of,
@@ -361,7 +361,7 @@ def test_32_digits_and_40_agree_on_what_holds(
     """Doubles are made to be unsure of everything; claims lie on both sides of what the rapidities prove."""
     plan = proved[place]
     assert plan.proof is not None
-    monkeypatch.setattr(Piece, "surplus", lambda *_given: -np.inf)
+    monkeypatch.setattr(CheckedPiece, "surplus", lambda *_given: -np.inf)
     held = []
     for factor in (0.5, 0.99, 1.0, 1 + 1e-5, 1.05, 2.0):
         claim = replace(plan.proof, loss=plan.proof.loss * factor)

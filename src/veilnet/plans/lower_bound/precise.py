@@ -101,7 +101,7 @@ class PreciseForm:
 
 
 class PrecisePiece:
-    """A of one piece, as :class:`.rapidity.Piece` has it."""
+    """A of one piece, as :class:`.rapidity.CheckedPiece` has it."""
 
     def __init__(
         self,

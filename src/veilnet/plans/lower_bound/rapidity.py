@@ -165,7 +165,7 @@ class RapidityTheorem(Inequality):
         lines = np.concatenate([private[:1] / proportions[0], given.cuts.reshape(-1, length * rows)]) @ basis
         owner = given.weights[:, 0]
         self.pieces = [
-            Piece(
+            CheckedPiece(
                 form, private, basis, each, _products(lines, given.weights[owner == place], self.signs[place])
             )
             for place, each in enumerate(half)
@@ -216,7 +216,7 @@ def _products(lines: Array, weights: Array, signs: Mapping[int, float]) -> tuple
     return total, size
 
 
-class Piece:
+class CheckedPiece:
     """A of one piece with its rapidities put in."""
 
     def __init__(
