@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +34,41 @@ def keys(tmp_path: Path) -> KeyFolder:
     return KeyFolder(tmp_path / "keys")
 
 
+def ended(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    with suppress(ValueError):  # it was asked for its words before
+        process.communicate()
+
+
 def started(stack: ExitStack, *words: object, piped: bool = False) -> subprocess.Popen[str]:
     """A veilnet command, ended with the test."""
     made = subprocess.Popen(
         [sys.executable, "-m", "veilnet", *map(str, words)], env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, stdin=subprocess.PIPE if piped else None,
     )  # fmt: skip
-    stack.callback(made.communicate)
-    stack.callback(made.kill)
+    stack.callback(ended, made)
     return made
+
+
+def rooms_started(
+    stack: ExitStack, folder: Path, keys: KeyFolder, address: str
+) -> dict[str, subprocess.Popen[str]]:
+    """An agent for each room that is connected: none is late in a round since its process was slow to start."""
+
+    def start(room: str, *begin: str) -> subprocess.Popen[str]:
+        return started(
+            stack, "agent", folder / f"plan/{room}.json", "--broker", address, "--cert", keys.agent(room).folder,
+            "--wait", PATIENCE, *begin, piped=True,
+        )  # fmt: skip
+
+    for begun in [start(room, "--begin") for room in ROOMS]:
+        begun.communicate(timeout=150)  # nothing to read: it begins the store, and ends
+        assert begun.returncode == 0
+    rooms = {room: start(room) for room in ROOMS}
+    for process in rooms.values():
+        assert process.stderr is not None
+        assert any("connected" in line for line in process.stderr)
+    return rooms
 
 
 def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_killed(
@@ -58,13 +84,7 @@ def test_five_rooms_and_a_centre_estimate_from_sums_and_go_on_when_a_room_is_kil
             stack, "center", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.centre.folder,
             "--out", out, "--wait", WAIT, "--json",
         )  # fmt: skip
-        rooms = {
-            room: started(
-                stack, "agent", tmp_path / f"plan/{room}.json", "--broker", address, "--begin",
-                "--cert", keys.agent(room).folder, "--wait", PATIENCE, piped=True,
-            )
-            for room in ROOMS
-        }  # fmt: skip
+        rooms = rooms_started(stack, tmp_path, keys, address)
         header = {room: f"row,{','.join(summed_plan().members[room].names)}\n" for room in ROOMS}
         found = []
         for epoch in range(1, epochs + 1):
@@ -108,13 +128,7 @@ def test_two_centres_estimate_from_halves_over_a_broker(tmp_path: Path) -> None:
             stack, "center", tmp_path / "plan/center.json", "--broker", address, "--cert", keys.centre.folder,
             "--out", tmp_path / "estimates.sqlite", "--wait", WAIT, "--json",
         )  # fmt: skip
-        rooms = {
-            room: started(
-                stack, "agent", tmp_path / f"plan/{room}.json", "--broker", address, "--begin",
-                "--cert", keys.agent(room).folder, "--wait", PATIENCE, piped=True,
-            )
-            for room in ROOMS
-        }  # fmt: skip
+        rooms = rooms_started(stack, tmp_path, keys, address)
         header = {room: f"row,{','.join(summed_plan().members[room].names)}\n" for room in ROOMS}
         found = []
         for epoch in (1, 2):
