@@ -29,11 +29,11 @@ from veilnet.bounds.knowledge import (
 from veilnet.model.network import Network
 
 _HEADINGS = ("standard error (1σ)", "raw", "sent", "prior only", "grows")
-STREAM_COLUMNS = ("filtered", "with gaps")
+STREAM_COLUMNS = ("now", "gaps")
 """Further columns for the private parameters of a stream, which :data:`OF_STREAMS` explains."""
 OF_STREAMS = (
-    "Private errors grow as stated with hindsight (smoothed, from all messages); 'filtered' is before later rows "
-    "arrive. 'With gaps' is the least around a missed row and at a start."
+    "Private errors are stated with hindsight (smoothed, from all messages). 'Now' is before later rows arrive, "
+    "'gaps' the least around a missed row and at a start."
 )
 _NEGLIGIBLE = 0.33  # of the model's error: less makes it 5 % larger, which is not worth a sentence
 _HARDLY = 0.05  # an error that falls by less has not fallen, in words
