@@ -5,7 +5,9 @@ Oracle: what each room would have sent bare, by its sanitizer with the same seed
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,44 @@ def test_the_second_centre_answers_one_list_an_epoch_also_after_a_restart(live: 
     live.spoils = lambda _, message: message
     live.epoch(3, room_readings(1))
     live.until_estimated(3)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_second_centre_that_is_killed_anywhere_leaves_one_sum_or_none(
+    tmp_path: Path, answered: bool
+) -> None:
+    """In each epoch it is killed at another message, before it hears it or before its answer is out."""
+    live = SummedHouse(tmp_path, wait=3.0, second=True)
+    heard, kill_at = [0], [0]
+
+    def killed(room: str, message: FromCentre) -> FromCentre | None:
+        if room != SECOND:
+            return message
+        heard[0] += 1
+        if heard[0] != kill_at[0]:
+            return message
+        if answered and live.second is not None:
+            live.second.hear(message)
+        live.start_second()
+        return None
+
+    try:
+        live.epoch(1, room_readings(1))
+        live.spoils = killed
+        outcomes = {}
+        for epoch in range(2, 7):
+            heard[0], kill_at[0] = 0, epoch - 1
+            outcomes[epoch] = live.epoch(epoch, room_readings(1, seed=epoch))
+        for epoch, outcome in outcomes.items():
+            made = [each for each in live.estimates if each.epoch == epoch]
+            assert len(made) == all(each.sent for each in outcome.values())
+        assert len(live.estimates) > 2
+        store = sqlite3.connect(tmp_path / "estimates.sqlite")
+        with closing(store):
+            (sums,) = store.execute("SELECT count(*) FROM messages").fetchone()
+        assert sums == len(live.estimates)
+    finally:
+        live.close()
 
 
 def test_halves_of_a_rooms_own_make_are_no_others(live: SummedHouse) -> None:
