@@ -20,6 +20,7 @@ from helpers.symbol_table import AGENTS, symbol_table, write_symbol_table
 from veilnet import cli
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
+from veilnet.studio import tasks
 from veilnet.studio.app import network_text, plan_archive, report_page
 from veilnet.studio.asking import Ask
 from veilnet.studio.choices import known_if
@@ -304,3 +305,18 @@ def test_symbols_are_certified_by_blocks_and_each_plan_can_be_chosen(
         assert "--blocks session" in view(bench)["symbols"]["command"]
     with pytest.raises(vn.InvalidRequest, match="plan: "):
         bench.choose({"plan": len(bench.learned.plans)})
+
+
+@pytest.mark.slow
+def test_the_curve_of_the_bundled_house_is_traced_whatever_dither_its_points_call_for() -> None:
+    """What is free needs less dither than what is paid for; the last point is what ``design`` answers."""
+    shown: list[vn.Frontier] = []
+    found = tasks.trace(shown.append, lambda *_: None, vn.design(house()))
+    assert found is not None
+    levels = [point.asked for point in found.rows]
+    assert shown[-1].rows[-1].asked == levels[-1]
+    losses = [-point.utility for point in found.rows]
+    assert losses == sorted(losses)
+    assert losses[0] == 0 < losses[-1]
+    last = vn.design(house(), privacy=levels[-1])
+    assert losses[-1] == pytest.approx(-last.utility, rel=0.01)

@@ -19,7 +19,7 @@ from veilnet.designs.tradeoff import RowTradeoff
 from veilnet.io.sources import RowSource
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
-from veilnet.plans.plan import Plan
+from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.report.building import traced_frontier, traced_levels
 from veilnet.studio.asking import Ask
 from veilnet.studio.jobs import Tell
@@ -39,6 +39,11 @@ def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
     network = plan.network
     if network.is_stream or network.secrets:
         return traced_frontier(plan, seconds=_SECONDS, progress=progress)
+    return with_its_dither(network, lambda tried: _trace_rows(tell, progress, plan, tried))
+
+
+def _trace_rows(tell: Tell, progress: Progress, plan: Plan, network: Network) -> Frontier:
+    """Point by point; ``network`` counts the dither that the points call for, of which ``plan`` may need less."""
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     tradeoff = RowTradeoff(verdict, SearchOptions())
