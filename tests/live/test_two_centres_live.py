@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,13 +20,26 @@ from helpers.summed_house import ROOMS, SummedHouse, room_readings, summed_plan
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet.agent.randomness import noise_source
 from veilnet.centre.fusion import Fusion
-from veilnet.live import halves_desk
+from veilnet.live import halves_desk, second_centre
 from veilnet.live.centre import Centre
 from veilnet.live.centre_store import CentreStore
+from veilnet.live.keys import Credentials, make_keys
 from veilnet.live.messages import Seal
+from veilnet.live.second_centre import SecondLink
 from veilnet.live.topics import SECOND
 from veilnet.sums.masks import sealed_box
-from veilnet.sums.terms import Added, FromAgent, FromCentre, Halved, Objected, Passed, Wanted
+from veilnet.sums.terms import (
+    Added,
+    FromAgent,
+    FromCentre,
+    Halved,
+    Objected,
+    Passed,
+    SumMessage,
+    Wanted,
+    read_message,
+    written_message,
+)
 
 
 @pytest.fixture
@@ -211,3 +225,52 @@ def test_a_second_centre_that_was_away_is_asked_again(live: SummedHouse) -> None
     assert len(lost) == 2
     assert all(each.sent for each in outcomes.values())
     assert live.estimates[0].estimate.missing == ()
+
+
+def test_the_process_of_a_second_centre_goes_on_where_it_is_asked_again(
+    live: SummedHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first centre that hears its hello asks again. Its answer has the same bytes; after a restart: none."""
+    asked: list[FromCentre] = []
+
+    def held_back(room: str, message: FromCentre) -> FromCentre | None:
+        if room != SECOND or not isinstance(message, Passed | Wanted):
+            return message
+        asked.append(message)
+        return None
+
+    live.spoils = held_back
+    live.epoch(1, room_readings(1))
+    keys = make_keys(tmp_path / "keys", [SECOND]).keys
+    seal, said, sent = live.seals[SECOND], list[str](), list[SumMessage]()
+    identities = {room: key.public_key() for room, key in live._identities.items()}
+    monkeypatch.setattr(second_centre, "agent_identity", lambda _: live._identities[SECOND])
+    monkeypatch.setattr(second_centre, "member_identities", lambda *_: identities)
+    terms = [live.rounds[ROOMS[0]].terms]
+
+    def process() -> SecondLink:
+        assert live.second is not None
+        credentials, store = Credentials(keys.agent(SECOND).folder), live.second._store
+        link = SecondLink(store, seal, terms, TOPICS, credentials, ("localhost", 1), said.append)
+
+        def publish(_: str, payload: bytes, qos: int) -> None:
+            assert qos
+            sent.append(read_message(seal.open_round(payload, by_agent=True)))
+
+        monkeypatch.setattr(link._client, "publish", publish)
+        return link
+
+    def hear(link: SecondLink) -> None:
+        for each in asked:
+            payload = seal.round(written_message(each), by_agent=False)
+            link._on_message(None, None, SimpleNamespace(payload=payload))
+        assert link.failure is None
+
+    link = process()
+    hear(link)
+    hear(link)
+    assert [type(each) for each in sent] == [Added, Added]
+    assert sent[0] == sent[1]
+    hear(process())
+    assert len(sent) == 2
+    assert "answered before" in said[-1]

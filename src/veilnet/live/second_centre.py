@@ -1,7 +1,8 @@
 """The second of two centres that do not collude: it has a half of each message, and adds up those it is asked for.
 
 It speaks to the first centre alone, over the same broker. It sees no estimate, and no sum: all that it has is as good
-as random. Which epochs it answered is in its store before it answers, so that it answers one list in each.
+as random. Which epochs it answered is in its store before it answers, so that it answers one list in each. Asked once
+more for what it answered last, it says the same bytes again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from veilnet._core.errors import VeilnetError
 from veilnet.io.agent_store import AgentStore
 from veilnet.live.connecting import Address
 from veilnet.live.keys import Credentials
@@ -38,11 +40,14 @@ from veilnet.sums.terms import (
 from veilnet.sums.two_centres import HalfCentre, second_of
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Group:
+    """A group; ``last`` is what was asked of it last, and answered."""
+
     party: Party
     halves: HalfCentre
     hello: Hello
+    last: tuple[Wanted, Added] | None = None
 
 
 class SecondCentre:
@@ -93,13 +98,17 @@ class SecondCentre:
         if isinstance(message, Passed):
             self._keep(group, message)
             return []
+        if group.last is not None and message == group.last[0]:
+            return [group.last[1]]
         terms, epoch = group.party.terms, message.epoch
         asked = terms.as_set(message.members)
         absent = asked - group.halves.there(epoch)
         if absent:
             return [Objected(epoch, group.party.agent, terms.as_bits(absent))]
-        added = group.halves.answer(epoch, asked)
-        return [Added(epoch, group.party.agent, added.astype("<u8").tobytes())]
+        residues = group.halves.answer(epoch, asked).astype("<u8").tobytes()
+        added = Added(epoch, group.party.agent, residues)
+        group.last = message, added
+        return [added]
 
     def _keep(self, group: _Group, message: Passed) -> None:
         """Keep the halves that open; members whose do not are named when the sum is asked for."""
@@ -155,7 +164,7 @@ class SecondLink(Sender):
             if not isinstance(found, FromCentre):
                 raise SumRefused("a message of an agent came from the first centre")
             self._publish(self._centre.hear(found))
-        except (Malformed, SumRefused) as refusal:
+        except (Malformed, VeilnetError) as refusal:
             self._tell(f"nothing is answered: {refusal}")
         except BaseException as error:
             self.failure = error
