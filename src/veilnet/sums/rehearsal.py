@@ -60,11 +60,13 @@ class EpochsInMemory:
 class Seen:
     """Everything that a centre saw of an epoch: masked messages, and which kinds of whose shares.
 
+    epoch:  its number, from which roots of masks are made.
     masked: member -> the seeds of the masks on its message, by with whom; its own among them.
     shares: (member, kind) -> those who revealed a share of it.
     twice:  members who masked a second message.
     """
 
+    epoch: int = 0
     masked: dict[int, dict[int, bytes]] = field(default_factory=dict)
     shares: dict[tuple[int, str], set[int]] = field(default_factory=dict)
     twice: set[int] = field(default_factory=set)
@@ -85,19 +87,29 @@ def combinations_known(terms: Terms, seen: Seen | Sequence[Seen], colluding: Col
 
     It solves the linear system of all masks. Its unknowns are the values, and every mask that cannot be rebuilt; its
     equations say what each masked message is the sum of. A combination of messages in which every unknown mask
-    cancels is what it knows; no other is. Masks are known by their seeds, so that one that comes twice shows.
+    cancels is what it knows; no other is. Masks are known by their seeds, so that one that comes twice shows. A lock
+    that was opened gives a member's roots of its epoch, and marks are public: so its pairwise masks of all runs.
     """
     epochs = [seen] if isinstance(seen, Seen) else list(seen)
     honest = [
         (k, who) for k, each in enumerate(epochs) for who in sorted(each.masked) if who not in colluding
     ]
+    roots = {
+        (each.epoch, who)
+        for each in epochs
+        for who in range(len(terms.members))
+        if each.knows(terms, who, "lock", colluding)
+    }
     known = {
         seed
         for each in epochs
         for who, seeds in each.masked.items()
         for other, seed in seeds.items()
-        if (each.knows(terms, who, "own", colluding) if who == other else False)
-        or (who != other and any(each.knows(terms, end, "lock", colluding) for end in (who, other)))
+        if (
+            each.knows(terms, who, "own", colluding)
+            if who == other
+            else not roots.isdisjoint({(each.epoch, who), (each.epoch, other)})
+        )
     }
     masks: dict[bytes, int] = {}
     entries = []
@@ -151,7 +163,7 @@ class Rehearsal:
 
     def begin(self, epoch: int, silent: Collection[str] = ()) -> SumEpoch:
         """Round 1, of those who are not silent."""
-        self.seen = Seen()
+        self.seen = Seen(epoch)
         centre = SumEpoch(self.terms, epoch)
         for name, agent in self.agents.items():
             if name not in silent:

@@ -23,7 +23,9 @@ What has to hold, and why it does:
   2t > S + c no two different lists can be confirmed so often.
 - *An epoch is masked once.* One message, for one list of those present; a second one is refused, so that no two
   values are ever under the same masks. Nor are they where all disks were set back to an earlier day, and the record
-  of epochs with them: each mask has something in it that this agent drew in this run.
+  of epochs with them: each mask has something in it that this agent drew in this run. But a lock that was opened
+  gives the roots of its epoch for good: after such a set-back that member's masks of another run are known, but for
+  its own. Where it survives that run, its own is opened too, and the centre has its message.
 - *Keys are the members' own* (:mod:`veilnet.sums.party`). Terms with half of the members or fewer as threshold are
   no terms.
 - *A sum of a stream is of the same rows.* Each agent says, in the boxes that it seals, from which row on its memory
