@@ -115,6 +115,15 @@ def test_halves_of_others_of_other_epochs_and_changed_ones_are_refused() -> None
         pair.agents["room0"].split(2, pair.messages["room0"])
 
 
+@pytest.mark.parametrize("epoch", [-1, 0, 2**62, 2**64])
+def test_an_epoch_that_is_none_is_refused(epoch: int) -> None:
+    pair = Pair(3)
+    half = pair.split("room0", 1)
+    for centre, box in zip(pair.centres, (half.first, half.second), strict=True):
+        with pytest.raises(SumRefused, match="epoch: expected a positive whole number"):
+            centre.take(epoch, "room0", box)
+
+
 def test_a_half_comes_once_as_its_agents_own() -> None:
     """Who shows the public key of another cannot have that one's halves counted a second time as its own."""
     pair = Pair(4)

@@ -1,4 +1,4 @@
-"""A sum with two centres that do not collude: no rounds, any number of agents.
+"""A sum with two centres that do not collude: no rounds, and hundreds of thousands of agents.
 
 An agent splits its message x into two halves that add up to it modulo 2^k: the key stream of a fresh seed, and x less
 that stream. The seed is sealed for the first centre, the rest for the second (Prio: Corrigan-Gibbs and Boneh, 2017).
@@ -46,6 +46,11 @@ def second_of(group: str) -> str:
     return f"second centre of {group}"
 
 
+def _check_epoch(epoch: int) -> None:
+    if not 0 < epoch < 2**62:
+        raise SumRefused(f"epoch: expected a positive whole number, found {epoch}")
+
+
 def _key(agreed: bytes, which: int, epoch: int) -> bytes:
     return expanded(agreed, b"veilnet sum half %d" % which + epoch.to_bytes(8, "little"), KEY_BYTES)
 
@@ -80,8 +85,7 @@ class SplittingAgent(Party):
         """Begin an epoch, for good."""
         if not self.ready:
             raise SumRefused("the key of the second centre is not known")
-        if not 0 < epoch < 2**62:
-            raise SumRefused(f"epoch: expected a positive whole number, found {epoch}")
+        _check_epoch(epoch)
         self._now = 0
         self._begin(epoch)
         self._now = epoch
@@ -117,6 +121,7 @@ class HalfCentre:
 
     def take(self, epoch: int, agent: str, box: bytes) -> None:
         """Take in an agent's half of an epoch; SumRefused where it is none, or a second one."""
+        _check_epoch(epoch)
         number = self.terms.number(agent)
         key = self._keys.get(agent)
         half = None if key is None else opened_box(_key(key, self._which, epoch), box)
