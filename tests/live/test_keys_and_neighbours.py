@@ -121,6 +121,24 @@ def test_mistakes_are_told(place: Path, tmp_path: Path, capfd: pytest.CaptureFix
         assert words in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("more", [(), ("--second",)])
+def test_an_agent_with_the_name_of_the_second_centre_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    """The first run would make keys/agents/@second, and the next one hand that agent a half of each message."""
+    rooms = ("@second", "hall", "attic")
+    network = vn.Network(
+        observe={room: [[1.0, 0.2], [0.3, 1.0]] for room in rooms},
+        noise=1.0,
+        public=[[1, 0]],
+        private={"g": [[0, 1]]},
+    )
+    vn.design(network, summed=True).save(tmp_path / "plan")
+    assert run(["live", "keys", str(tmp_path / "plan"), "--out", str(tmp_path / "keys"), *more]) == 2
+    assert "an agent is called @second" in capfd.readouterr().err
+    assert not (tmp_path / "keys").exists()
+
+
 def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> None:
     """A centre that was asked to describes itself, again when Home Assistant starts, and publishes lines."""
     keys = KeyFolder(place / "keys")

@@ -104,11 +104,15 @@ def _keys(
     topics = Topics(root)
     agents, groups, labels = _agents(plan)
     hosts, readers = tuple(host or LOOPBACK), tuple(reader or ())
+    if SECOND in agents:
+        raise InvalidRequest(
+            f"plan: an agent is called {SECOND}, which is the second centre's name; rename it"
+        )
     if second or KeyFolder(out).agent(SECOND).folder.exists():
-        if not groups or SECOND in agents:
+        if not groups:
             raise InvalidRequest(
-                f"--second: expected a plan whose agents add up their messages (design --summed all), none of them "
-                f"called {SECOND}, found another; leave it out, and ask for another folder (--out)"
+                "--second: expected a plan whose agents add up their messages (design --summed all), found another; "
+                "leave it out, and ask for another folder (--out)"
             )
         agents, groups = [*agents, SECOND], [(*members, SECOND) for members in groups]
     made = make_keys(out, agents, hosts=hosts, readers=readers, days=days, standby=standby)
