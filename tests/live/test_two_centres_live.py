@@ -23,6 +23,8 @@ from veilnet.centre.fusion import Fusion
 from veilnet.live import halves_desk, second_centre
 from veilnet.live.centre import Centre
 from veilnet.live.centre_store import CentreStore
+from veilnet.live.fusions import sums_of
+from veilnet.live.halves_desk import HalvesDesk
 from veilnet.live.keys import Credentials, make_keys
 from veilnet.live.messages import Seal
 from veilnet.live.second_centre import SecondLink
@@ -33,13 +35,17 @@ from veilnet.sums.terms import (
     FromAgent,
     FromCentre,
     Halved,
+    Hello,
     Objected,
     Passed,
+    Roster,
     SumMessage,
+    SumRefused,
     Wanted,
     read_message,
     written_message,
 )
+from veilnet.sums.two_centres import _key, second_of
 
 
 @pytest.fixture
@@ -274,3 +280,41 @@ def test_the_process_of_a_second_centre_goes_on_where_it_is_asked_again(
     hear(process())
     assert len(sent) == 2
     assert "answered before" in said[-1]
+
+
+@pytest.fixture
+def desk() -> HalvesDesk:
+    return HalvesDesk("0" * 16, sums_of(Fusion(summed_plan())), 4.0, lambda *_: bytes(32))
+
+
+def test_a_member_whose_half_for_the_second_centre_is_too_long_is_refused(desk: HalvesDesk) -> None:
+    """The halves of all others go to that centre in messages of as many as fit, by the longest."""
+    first = sealed_box(_key(bytes(32), 0, 1), bytes(32), bytes(12))
+    numbers = next(iter(desk._seconds.values())).terms.numbers
+    for more in (-1, 1, 60_000):
+        with pytest.raises(SumRefused, match="no half"):
+            desk.take(ROOMS[0], Halved(1, ROOMS[0], first, bytes(12 + 8 * numbers + 16 + more)), 0.0)
+    desk.take(ROOMS[0], Halved(1, ROOMS[0], first, bytes(12 + 8 * numbers + 16)), 0.0)
+
+
+def test_a_second_centre_that_is_not_known_is_asked_for_its_key_now_and_then(desk: HalvesDesk) -> None:
+    """It answers for all groups each time, and gets the keys of all members then."""
+    for room in ROOMS:
+        desk.take(room, Hello(room, bytes(32), bytes(64)), 1.0)
+    assert [each for each in desk.outgoing() if each[0] == SECOND] == [(SECOND, Roster([]))]
+    desk.take(ROOMS[0], Hello(ROOMS[0], bytes(32), bytes(64)), 60.0)
+    assert [each for each in desk.outgoing() if each[0] == SECOND] == [(SECOND, Roster([]))]
+
+
+def test_a_second_centre_that_names_one_room_after_another_does_not_put_off_the_end(desk: HalvesDesk) -> None:
+    first = sealed_box(_key(bytes(32), 0, 1), bytes(32), bytes(12))
+    group = next(iter(desk._seconds.values()))
+    for room in ROOMS:
+        desk.take(room, Halved(1, room, first, bytes(12 + 8 * group.terms.numbers + 16)), 0.0)
+    desk.advance(0.0)
+    until = group.going[1].deadline
+    desk.take(
+        SECOND, Objected(1, second_of(group.terms.membership.group), group.terms.as_bits({0})), until - 0.1
+    )
+    assert group.going[1].asked == frozenset(range(1, len(ROOMS)))
+    assert group.going[1].deadline == until

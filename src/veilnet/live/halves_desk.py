@@ -2,11 +2,13 @@
 
 An epoch of a group begins with the first half that arrives. When all have sent theirs, or half of the wait later, the
 second centre gets the halves that are sealed for it, and is asked for the sum of these members. It may name some
-whose halves do not open; then it is asked for the sum of the others. Half of the wait later the epoch is over.
+whose halves do not open; then it is asked for the sum of the others. Half of the wait after it was asked first the
+epoch is over.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +20,7 @@ from veilnet._core.words import join_names
 from veilnet.centre.sum_parts import SumParts
 from veilnet.live.sum_desk import KEYS_AT_ONCE, Desk, EndedSum, terms_of, values_of
 from veilnet.live.topics import SECOND
+from veilnet.sums.masks import NONCE, TAG
 from veilnet.sums.terms import (
     WORD,
     Added,
@@ -35,6 +38,7 @@ from veilnet.sums.terms import (
 from veilnet.sums.two_centres import HalfCentre, merged, second_of
 
 _BYTES_AT_ONCE = 50_000  # of halves in a message
+_PATIENCE = 5.0  # seconds until a second centre whose key is not known is asked for it once more
 
 
 @dataclass
@@ -70,6 +74,7 @@ class HalvesDesk(Desk):
         self._wait, self._key_of = wait, key_of
         self._of: dict[str, _Group] = {}
         self._seconds: dict[str, _Group] = {}
+        self._again = -math.inf  # when the second centre may be asked for its keys once more
         for name, terms in terms_of(plan, sums).items():
             group = _Group(terms, sums[name].grid)
             self._seconds[second_of(name)] = group
@@ -86,16 +91,18 @@ class HalvesDesk(Desk):
         if group is None or message.agent != agent:
             raise SumRefused(f"{agent!r} speaks for another, or is no member")
         if isinstance(message, Hello):
-            self._greet(group, message)
+            self._greet(group, message, now)
         elif isinstance(message, Halved):
             self._collect(group, message, now)
         else:
             raise SumRefused(f"{agent!r} takes part in rounds, and these sums have two centres")
 
-    def _greet(self, group: _Group, hello: Hello) -> None:
+    def _greet(self, group: _Group, hello: Hello, now: float) -> None:
         """A member's key goes to the second centre, and that one's to the member."""
         if group.second is None:
-            self._out.append((SECOND, Roster([])))  # who is not in it says hello again
+            if now >= self._again:  # its hello, of all groups, is answered with the keys of all members
+                self._again = now + _PATIENCE
+                self._out.append((SECOND, Roster([])))  # who is not in it says hello again
         elif group.hellos.get(hello.agent) != hello:
             self._out.append((SECOND, Roster([hello])))
         group.hellos[hello.agent] = hello
@@ -112,6 +119,8 @@ class HalvesDesk(Desk):
         if epoch <= group.last if going is None else going.asked is not None:
             self._out.append((agent, Ended(epoch, "its halves came too late")))
             raise SumRefused(f"{agent!r} comes too late for epoch {epoch}")
+        if len(message.second) != NONCE + WORD * group.terms.numbers + TAG:
+            raise SumRefused(f"what {agent!r} sent for the second centre is no half of a message")
         group.halves.take(epoch, agent, message.first)
         there = group.going.setdefault(epoch, _Going(now + self._wait / 2))
         there.boxes[number] = message.second
@@ -170,7 +179,9 @@ class HalvesDesk(Desk):
                 f"{group.terms.threshold} are needed (not there: {join_names(gone[:8])})",
             )  # fmt: skip
             return
-        going.asked, going.deadline = members, now + self._wait / 2
+        if going.asked is None:
+            going.deadline = now + self._wait / 2
+        going.asked = members
         self._pass(group, epoch, going, members)
 
     def _pass(self, group: _Group, epoch: int, going: _Going, members: frozenset[int]) -> None:

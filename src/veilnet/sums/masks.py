@@ -40,14 +40,14 @@ except ImportError:
     raise missing_extra("secure sums need their packages", "live") from None
 
 __all__ = [
-    "KEY_BYTES", "NONCE", "Ed25519PrivateKey", "Ed25519PublicKey", "Words", "X25519PrivateKey", "agreed_key",
+    "KEY_BYTES", "NONCE", "TAG", "Ed25519PrivateKey", "Ed25519PublicKey", "Words", "X25519PrivateKey", "agreed_key",
     "expanded", "key_stream", "keyed_hash", "opened_box", "sealed_box", "summed_streams", "verified",
 ]  # fmt: skip
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 KEY_BYTES = 32
 _HASH = SHA256()
-NONCE = 12  # bytes
+NONCE, TAG = 12, 16  # bytes before and behind what is sealed
 _START = bytes(16)  # counter and nonce of a key stream: zero, since no seed is used twice
 
 
