@@ -315,10 +315,12 @@ def _merge(
 
     fusion = Fusion.load(center)
     places = dict(map(read_part, part))
-    merger = Merger(
-        fusion, list(places), microseconds(wait, "--wait") / 1e6, epochs_of(step, fusion.model.step)
-    )
+    if len(places) < len(part):
+        raise InvalidRequest("--part: expected each centre once, found one of them twice; leave one out")
     say, ended = speaker("live merge"), stop_signal()
+    merger = Merger(
+        fusion, list(places), microseconds(wait, "--wait") / 1e6, epochs_of(step, fusion.model.step), say
+    )
     coming: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
 
     def reader(name: str) -> Reader:

@@ -6,7 +6,7 @@ its agents' messages. Who reads all parts has the estimates that one centre woul
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import reduce
 from itertools import chain
 from operator import add
@@ -59,20 +59,39 @@ class Merger:
     """Takes what parts publish, in any order, and makes the estimates of all.
 
     fusion: of the whole plan. parts: how they are called. wait: seconds that an epoch waits, after the first part.
+    say:    called with what its owner should know.
     """
 
-    def __init__(self, fusion: Fusion, parts: Collection[str], wait: float, epochs: Epochs) -> None:
+    def __init__(
+        self,
+        fusion: Fusion,
+        parts: Collection[str],
+        wait: float,
+        epochs: Epochs,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         check_summable(fusion)
         self._fusion, self._parts, self._wait, self._epochs = fusion, tuple(parts), wait, epochs
+        self._say = say
+        self._without: set[str] = set()  # parts that published something without a sum
         self._said: dict[int, dict[str, dict[str, Any]]] = {}  # epoch -> part -> the table it published last
         self._waiting: dict[int, float] = {}  # epoch -> its deadline
         self._revisions: dict[int, int] = {}  # of those that were merged
         self._newest = 0
 
     def tell(self, part: str, table: dict[str, Any], now: float) -> None:
-        """Take in what a part published; InvalidRequest where it is no use."""
+        """Take in what a part published; InvalidRequest where it is of another network.
+
+        What has no sum is left out: a broker still has what a centre published before it was started with --sums.
+        """
         if "sum" not in table:
-            raise InvalidRequest(f"{part}: expected estimates with sums; start that centre with --sums")
+            if part not in self._without:
+                self._without.add(part)
+                self._say(
+                    f"{part}: estimates without sums are left out; if none of them has one, start that centre with "
+                    "--sums"
+                )
+            return
         table = table | {"sum": PartialSum.of_words(table["sum"], self._fusion)}
         epoch = table["epoch"]
         said = self._said.setdefault(epoch, {})
