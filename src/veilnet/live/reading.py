@@ -48,7 +48,7 @@ class Reader:
             credentials.identity(), credentials, stumbled=lambda error: say(nonsense(error))
         )
         self._client.on_connect = self._on_connect
-        self._client.on_subscribe = lambda *_: say("connected to the broker")
+        self._client.on_subscribe = self._on_subscribe
         self._client.on_connect_fail = lambda *_: say("no connection to the broker; trying again")
         self._client.on_message = self._on_message
 
@@ -66,6 +66,12 @@ class Reader:
             self._say(f"the broker refuses this reader: {reason}")
         else:
             client.subscribe([(topic, 1) for topic in self._heard])
+
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: Any, reasons: Any, _properties: Any) -> None:
+        refused = [reason for reason in reasons if reason.is_failure]
+        self._say(
+            f"the broker refuses the subscription: {refused[0]}" if refused else "connected to the broker"
+        )
 
     def _on_message(self, _client: Any, _data: Any, arrived: Any) -> None:
         try:
