@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
 
 import veilnet as vn
 from helpers.brokers import PATIENCE, eventually, require_mosquitto
@@ -23,13 +25,18 @@ from helpers.said import says
 from veilnet.centre.partial_sums import PartialSum, messages_of_part, partial_sum
 from veilnet.cli import run
 from veilnet.cli._mosquitto import Broker
+from veilnet.cli.center import _Service
 from veilnet.io._sealed import seal
+from veilnet.io.acceptance import PlanFile
 from veilnet.io.centre_files import centre_document
 from veilnet.live.broker import BrokerPlan
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs
-from veilnet.live.keys import KeyFolder
+from veilnet.live.keys import KeyFolder, make_keys
 from veilnet.live.merging import Merger, read_part
+from veilnet.live.neighbours import Neighbours
+from veilnet.live.reading import Reader
+from veilnet.live.seals import make_seals
 from veilnet.live.showing import as_table
 from veilnet.live.topics import Topics
 
@@ -138,13 +145,9 @@ def test_a_part_that_is_silent_is_waited_for_and_then_named(split: Split) -> Non
 def test_what_cannot_be_merged_is_refused(split: Split) -> None:
     merger = Merger(split.whole, ["one", "two"], 10.0, Epochs())
     (table,) = split.published(0, 1, now=0.0)
-    for wrong, words in (
-        ({key: each for key, each in table.items() if key != "sum"}, ("one", "--sums")),
-        (table | {"sum": table["sum"] | {"basis": "another"}}, ("same network",)),
-    ):
-        with pytest.raises(vn.InvalidRequest) as found:
-            merger.tell("one", wrong, 0.0)
-        says(found.value, *words)
+    with pytest.raises(vn.InvalidRequest) as found:
+        merger.tell("one", table | {"sum": table["sum"] | {"basis": "another"}}, 0.0)
+    says(found.value, "same network")
     for part in ("one", "two"):  # the same one twice
         merger.tell(part, json.loads(json.dumps(table)), 0.0)
     (other,) = split.published(1, 1, now=0.0)
@@ -159,6 +162,75 @@ def test_what_cannot_be_merged_is_refused(split: Split) -> None:
     with pytest.raises(vn.InvalidRequest) as found:
         Merger(vn.Fusion(house_plan(stream=True)), ["one"], 10.0, Epochs())
     says(found.value, "streams")
+
+
+def test_what_has_no_sum_is_left_out_and_said_once(split: Split) -> None:
+    """A part that is started anew with --sums still has an estimate without them on its broker, retained."""
+    said: list[str] = []
+    merger = Merger(split.whole, ["one", "two"], 10.0, Epochs(), said.append)
+    (table,) = split.published(0, 1, now=0.0)
+    for revision in range(3):
+        before = {key: each for key, each in table.items() if key != "sum"}
+        merger.tell("one", before | {"revision": revision}, 0.0)
+    assert list(merger.due(100.0)) == []
+    (words,) = said
+    says(words, "one", "--sums")
+    merger.tell("one", table, 100.0)
+    (made,) = merger.due(200.0)
+    assert made["agents"] == len(PARTS[0])
+
+
+def test_a_part_that_is_given_twice_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    house_plan().save(tmp_path / "plan")
+    part = ["--part", f"{tmp_path}/keys=mqtts://localhost:1/house"]
+    assert run(["live", "merge", str(tmp_path / "plan/center.json"), *part, *part]) == 2
+    says(capfd.readouterr().err, "--part", "twice")
+
+
+def test_a_centre_with_sums_does_not_take_up_a_plan_whose_sums_cannot_be_published(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, topics = tmp_path / "plan", Topics()
+    house_plan().save(folder)
+    assert run(["live", "keys", str(folder), "--out", str(tmp_path / "keys")]) == 0
+    file, credentials = folder / "center.json", KeyFolder(tmp_path / "keys").centre
+    with CentreStore(tmp_path / "estimates.sqlite") as store:
+        service = _Service(
+            PlanFile(file),
+            store,
+            topics,
+            {},
+            credentials,
+            Neighbours(topics, "1", None, False, ""),
+            "",
+            None,
+            sums=True,
+        )
+        service.take_up(file.read_bytes(), None)
+        before = service._centre.plan
+        house_plan(stream=True).save(folder, force=True)
+        assert not service._watch.check()
+        says(capfd.readouterr().err, "previous plan continues", "streams")
+        assert service._centre.plan == before
+
+
+def test_a_reader_whose_subscription_is_refused_is_not_called_connected(tmp_path: Path) -> None:
+    keys, said = make_keys(tmp_path / "keys", ["a"], readers=("all",)).keys, list[str]()
+    make_seals(keys, ["a"], ("all",))
+    reader = Reader(
+        Topics(),
+        keys.reader("all"),
+        ("localhost", 1),
+        say=said.append,
+        estimated=lambda _: None,
+        history=None,
+    )
+    granted, refused = (ReasonCode(PacketTypes.SUBACK, name) for name in ("Granted QoS 1", "Not authorized"))
+    reader._client.on_subscribe(reader._client, None, 1, [granted, refused], None)
+    (words,) = said
+    says(words, "refuses", "Not authorized")
+    reader._client.on_subscribe(reader._client, None, 1, [granted, granted], None)
+    assert said[1:] == ["connected to the broker"]
 
 
 def test_agents_that_do_not_determine_x_give_nothing_rather_than_something() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,23 +106,19 @@ def command(
     from veilnet.live.centre import USUAL_GATE
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
-    from veilnet.live.fusions import fusion_of
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
-    from veilnet.live.merging import check_summable
     from veilnet.live.neighbours import Neighbours
     from veilnet.live.topics import Topics
 
     log_as(log)
     address, topics, waiting = read_address(broker), Topics(root), microseconds(wait, "--wait") / 1e6
     file = PlanFile(center, trust, accepted)
-    content, _, signed = file.runnable(sealed_bytes(center), _unread)
+    content, _, signed = file.runnable(sealed_bytes(center), partial(_unread, sums=sums))
     if no_gate and (keep or gate is not None):
         raise InvalidRequest("--no-gate: nothing is tested then; leave --gate and --keep out")
     if keep or gate is not None:
         _refuse_untestable(content, center, "--keep" if gate is None else "--gate")
-    if sums:
-        check_summable(fusion_of(content, center))
     credentials = Credentials(cert)
     neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx, name)
     options = {
@@ -145,9 +142,16 @@ def _refuse_untestable(content: bytes, center: Path, option: str) -> None:
         )
 
 
-def _unread(content: bytes, path: Path) -> tuple[bytes, None]:
-    """The centre's file as it is: the centre makes its model of it, and keeps the bytes."""
-    del path
+def _unread(content: bytes, path: Path, *, sums: bool) -> tuple[bytes, None]:
+    """The centre's file as it is: the centre makes its model of it, and keeps the bytes.
+
+    InvalidRequest where sums of its messages cannot be published, and ``sums`` are asked for.
+    """
+    from veilnet.live.fusions import fusion_of
+    from veilnet.live.merging import check_summable
+
+    if sums:
+        check_summable(fusion_of(content, path))
     return content, None
 
 
@@ -287,7 +291,7 @@ class _Service:
         return new
 
     def _roll_over(self, new: bytes) -> None:
-        content, _, signed = self._file.runnable(new, _unread)
+        content, _, signed = self._file.runnable(new, partial(_unread, sums=self._sums))
         if self.take_up(content, signed) and self._receiver is not None:
             self._receiver.publish(self._neighbours.meet(self._centre.fusion, self._centre.quiet))
 
