@@ -178,6 +178,8 @@ def test_swapped_keys_are_refused(attack: Attack) -> None:
         agent.meet(Roster([lie, members.roster.hellos[2]]))
         assert set(agent.known) == {"room2"}  # the others go on
         assert set(agent.refused) == {lie.agent}
+        agent.meet(Roster([right]))
+        assert set(agent.refused) == {lie.agent} - {"room1"}
     agent = members.start("room0")
     assert agent.meet(Roster([hello_of(terms, "room1", identity, mine)])) == {}
     assert "another key than before" in agent.refused["room1"]

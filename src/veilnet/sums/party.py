@@ -83,6 +83,7 @@ class Party:
                 self._check(hello)
                 self._learn(name, public)
                 new[name] = public
+                self.refused.pop(name, None)
             except (SumRefused, InvalidPlan) as refusal:
                 self.refused[name] = str(refusal)
         return new
