@@ -66,7 +66,9 @@ def command(
     summed: list[str] | None = SUMMED,
     method: str = option("--method", "auto, perfect, noise, power, joint or alternating.", default="auto"),
     partial: bool = option("--partial", "With --method noise: accept less than asked where it is not free."),
-    prove: bool = option("--prove", "Trade-offs: prove that the plan is within 1 % of the optimum."),
+    prove: bool = option(
+        "--prove", "Trade-offs: prove how far the plan is from the best linear one, to 1 % if possible."
+    ),
     gap: float | None = option("--gap", "With --prove: the gap to prove, 0.01 for 1 %.", metavar="NUMBER"),
     model_error: str | None = _MODEL_ERROR,
     step: str | None = option(
