@@ -343,5 +343,5 @@ def test_exit_code_of_a_ledger_reset(
     Ledger.create(path, plan.network, -0.99).record(plan)
     code, report = audited(capsys, saved, *options[:6])
     assert code == 1
-    assert any("reset" in row["sentence"] for row in report["rows"])
+    assert any("set back" in row["sentence"] for row in report["rows"])
     assert audited(capsys, saved, "--ledger", str(path), "--only", "ledger", "--released", "3")[0] == 1

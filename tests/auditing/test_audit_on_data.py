@@ -217,7 +217,7 @@ def test_an_attacker_who_only_guesses_on_raw_readings_proves_nothing(plan: Plan)
     ("raw", "knows", "words"),
     [
         (0.0, 0.5, "does no better than guessing"),
-        (0.4, 0.05, "too few independent rows"),
+        (0.4, 0.05, "so few independent rows"),
         (0.4, 0.001, "beats the promise by no more than chance"),
         (0.05, 0.001, "does not beat the promise"),
     ],

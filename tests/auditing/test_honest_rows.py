@@ -72,9 +72,9 @@ def test_the_rows_of_the_fit_are_no_honest_test(tmp_path: Path) -> None:
     kept = vn.Plan.load(tmp_path / "plan").network
     again = told(kept, first)
     assert [row.verdict for row in again.rows if row.what == FITTED_ROWS] == ["warn"]
-    assert "These are the rows the model was fitted on" in str(again)
+    assert "These rows were used for the fit" in str(again)
     assert "audit on rows that the model was not fitted on" in again.conclusion()
-    assert "Among these are rows the model was fitted on" in str(told(kept, log))
+    assert "Some of these rows were used for the fit" in str(told(kept, log))
     assert "fitted on" not in str(told(kept, later))
 
 

@@ -427,7 +427,7 @@ def test_an_error_promised_without_bound_is_not_called_broken() -> None:
     for row in rows.values():
         assert row.verdict == "info"
         assert row.shown["promised"] == "nothing"
-        assert "promises nothing" in row.why
+        says(row.why, "full prior", "promise", "attackers who learn")
 
 
 # --- on the command line

@@ -225,7 +225,8 @@ def test_report_reads_as_a_table() -> None:
     text = str(made.report)
     for name in (*READINGS, "T_out", "people", "held out", "private", "cross-validated"):
         assert name in text
-    assert len({len(line.split()) for line in text.splitlines()[3:9]}) == 1
+    readings = next(k for k, line in enumerate(text.splitlines()) if line.startswith("reading "))
+    assert len({len(line.split()) for line in text.splitlines()[readings + 1 : readings + 7]}) == 1
     assert [r.agent for r in made.report.readings] == ["kitchen", "kitchen", "hall", "bath", "bath", "bath"]
     assert made.report.readings[5].noise == pytest.approx(15.0, rel=0.15)
     assert made.report.conditions["noise"] == pytest.approx(3.0 / 0.6, rel=0.3)

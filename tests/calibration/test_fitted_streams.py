@@ -225,8 +225,8 @@ def test_what_goes_with_what() -> None:
     assert not np.any(made.network.one_row.R.matrix()[:2, 2])
     single = fit_report(data, **ROLES, time="t", stream=False)
     assert "The network is for single rows." in str(single.report)
-    assert any("made for one row" in sentence for sentence in single.warnings)
-    assert not any("made for one row" in sentence for sentence in made.warnings)
+    assert any("are for one row" in sentence for sentence in single.warnings)
+    assert not any("are for one row" in sentence for sentence in made.warnings)
     # what the stream counts is no doubt any more
     assert "noise-memory" in {doubt.name for doubt in single.network.doubts}
     assert not {"noise-memory", "slow"} & {doubt.name for doubt in made.network.doubts}

@@ -21,6 +21,7 @@ from test_fusion import noisy_plan, simulate, with_offsets
 
 import veilnet as vn
 from helpers.networks import random_network
+from helpers.said import says
 from veilnet import cli
 from veilnet._core.chi_square import log_tail, threshold
 from veilnet.centre.gate import redundancy, residuals
@@ -310,7 +311,7 @@ def test_fuse_names_whom_it_had_to_believe(tmp_path, capfd) -> None:
     assert cli.run(command) == 0
     said = capfd.readouterr()
     assert json.loads(said.out)["untested"] == ["a", "b"]
-    assert "messages of a and b were believed untested" in said.err
+    says(said.err, "a and b", "untested")
 
 
 def unexplained(model: CentreModel, white: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -131,7 +131,7 @@ def test_one_log_goes_through_every_command(kind: str, plan: Path, tmp_path: Pat
 
     code, out, err = run(capfd, "audit", plan, "--data", log, "--quick", "--only", "attackers", "--json")
     assert (code, err) == (0, "")
-    assert any("fitted on" in row["sentence"] for row in json.loads(out)["rows"])  # the very same rows
+    assert any("used for the fit" in row["sentence"] for row in json.loads(out)["rows"])  # the very same rows
 
 
 def random_table(rng: np.random.Generator) -> tuple[str, np.ndarray]:

@@ -103,7 +103,7 @@ def test_sensors_over_tls_are_heard_where_the_machine_knows_the_authority(
             return b"21.37" in rows.readline()
 
         rows.listen()
-        assert eventually(lambda: any(("listening" if known else "no connection") in each for each in said))
+        assert eventually(lambda: any(("connected" if known else "no connection") in each for each in said))
         if known:
             assert eventually(came, 30)
         else:

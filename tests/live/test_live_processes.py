@@ -115,7 +115,7 @@ def test_an_agent_refuses_the_keys_of_another_before_noise_is_drawn(tmp_path: Pa
 def test_status_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert run(["live", "status", str(tmp_path / "notes.txt")]) == 2
-    says(capsys.readouterr().err, "expected a centre's store", "found")
+    says(capsys.readouterr().err, "expected a centre's store", "notes.txt")
     assert run(["live", "status", str(tmp_path / "nothing.sqlite")]) == 2
     assert "no such file" in capsys.readouterr().err
 

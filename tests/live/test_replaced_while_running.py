@@ -75,7 +75,7 @@ def test_a_plan_that_lets_an_agent_send_nothing_ends_the_one_before(
 ) -> None:
     _, releases = run_replacing(tmp_path, vn.Sanitizer.silent(2, agent="attic"), monkeypatch)
     assert releases == BLOCK
-    says(capfd.readouterr().err, "send nothing")
+    says(capfd.readouterr().err, "sends nothing")
 
 
 def test_a_plan_that_is_not_taken_up_does_not_lend_its_expiry_to_the_one_before(

@@ -89,7 +89,7 @@ def test_the_command_line_checks_designs_and_verifies_a_stream(
     assert designed["utility"] == 0.0
     assert designed["kept"] == plan.kept
     assert designed["privacy_now"] == pytest.approx(checked["ceiling_now"])
-    assert f"memories of {sum(plan.kept.values())} in all" in answer("design", file)
+    assert f"keeping {sum(plan.kept.values())} in memory" in answer("design", file)
     answer("verify", folder, file)
     answer("design", file, "--power", "1", code=2)
     assert "combinations only" in answer("inspect", f"{folder}/a0.json")

@@ -239,7 +239,7 @@ def test_verdict_speaks_the_users_words() -> None:
     assert "it is wrong here" in vn.check(counterexample()).explain()
     everything = vn.Network({"a": np.eye(2)}, 1.0, np.eye(2), {"g": [0, 1]})
     nothing = str(vn.check(everything))
-    assert "any protection costs something on public" in nothing
+    assert "Privacy is not free here" in nothing
     assert re.search(r"g \(private\) .* ±∞ +not at all +a \(±∞ without it\)", nothing)
 
 

@@ -152,7 +152,7 @@ def test_memory_is_as_short_as_can_be() -> None:
     hidden = verdict.hidden
     assert hidden.shape == (5, 3)
     assert np.max(np.abs(hidden[:2])) < 1e-9
-    assert "For ever hidden by share filters, without loss: x3, x4 and x5." in str(verdict)
+    assert "Never revealed by share filters, without loss: x3, x4 and x5." in str(verdict)
 
 
 def test_minimal_filters_equal_the_ones_they_came_from() -> None:
@@ -211,11 +211,11 @@ def test_a_stream_of_which_a_part_wanders_off_is_told_in_words() -> None:
     assert isinstance(verdict, StreamVerdict)
     assert verdict.blocked == ("near",)
     np.testing.assert_allclose(np.abs(verdict.hidden), np.eye(3)[:, 2:], atol=1e-9)
-    assert "For ever hidden by share filters, without loss: far." in str(verdict)
+    assert "Never revealed by share filters, without loss: far." in str(verdict)
     apart = network.replace(public=[[0.0, 0.0, 1.0]], private={"walk": [[1.0, 0.0, 0.0]]})
     verdict = vn.check(apart)
     assert verdict.ceiling == {"walk": np.inf}
-    assert "For ever hidden by share filters, without loss: walk and near." in str(verdict)
+    assert "Never revealed by share filters, without loss: walk and near." in str(verdict)
 
 
 def test_short_filters_that_cannot_be_turned_back_keep_the_longer_memory() -> None:

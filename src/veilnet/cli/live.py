@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.words import counted
 from veilnet.cli import _live_demo
 from veilnet.cli._command_line import BROKER, JSON, PORT, ROOT, argument, option
 from veilnet.cli._lines import speaker, stop_signal
@@ -269,6 +268,7 @@ def _split(
     publish 'live merge' makes into the estimates of all. A new plan in the folder takes the files away; split it
     again, and sign it after that.
     """
+    from veilnet._core.words import counted
     from veilnet.centre.fusion import Fusion
     from veilnet.centre.partial_sums import messages_of_part
     from veilnet.io._atomic import write_bytes
@@ -396,6 +396,8 @@ def _status(
 
 
 def _show_agent(agent: str, ledger: Any) -> None:
+    from veilnet._core.words import counted
+
     left = "no budget" if ledger.left is None else f"{ledger.left} more within its budget"
     tell(
         f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {counted(ledger.missed, 'epoch')} missed, "
