@@ -87,8 +87,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         "model, with an attacker who knows equally much.",
     ),
     Section.DROPOUT.heading: (
-        "What if agents fall silent? How the variance of the public error grows, relative to raw readings of "
-        "all agents.",
+        "What if agents fall silent? How much larger the public standard error is than from raw readings of all "
+        "agents.",
     ),
     Section.BASELINES.heading: (
         "Would another protection do better? Each was tuned to cost the public estimate no more than the plan, "
