@@ -24,7 +24,7 @@ from veilnet.live.agent import LiveAgent, ReleaseOutcome
 from veilnet.live.centre import Centre, Estimated
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.fusions import fusion_of, sums_of
-from veilnet.live.messages import Seal
+from veilnet.live.messages import Malformed, Seal
 from veilnet.live.second_centre import SecondCentre
 from veilnet.live.sum_desk import terms_of
 from veilnet.live.sum_rounds import AnyRounds, HalvesRounds, SumRounds
@@ -155,7 +155,7 @@ class SummedHouse:
                 assert self.second is not None
                 try:
                     answers = self.second.hear(told)
-                except VeilnetError as refusal:
+                except (Malformed, VeilnetError) as refusal:  # as SecondLink
                     self.said.append(str(refusal))
                     continue
                 for answer in answers:
