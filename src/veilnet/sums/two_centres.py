@@ -1,4 +1,4 @@
-"""A sum with two centres that do not collude: no rounds, and hundreds of thousands of agents.
+"""A sum with two centres that do not collude: no rounds, and up to hundreds of thousands of agents.
 
 An agent splits its message x into two halves that add up to it modulo 2^k: the key stream of a fresh seed, and x less
 that stream. The seed is sealed for the first centre, the rest for the second (Prio: Corrigan-Gibbs and Boneh, 2017).
