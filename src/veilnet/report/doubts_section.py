@@ -25,9 +25,12 @@ def doubts_section(plan: Plan) -> Html:
             "Promises hold as far as the model does."
         )
     else:
+        network = plan.network
+        why = "was not fitted to data" if not network.fitted_rows else "was fitted to data that raised none"
+        why = "was fitted, and its doubts were accepted" if network.doubts else why
         first = (
             "Every figure here is computed in the network's linear Gaussian model, and holds as far as that "
-            "does. It has no open doubts: it was not fitted to data, its data raised none, or they were accepted."
+            f"does. The network has no open doubts: it {why}."
         )
     points = [element("li", readable(note[:_LONGEST])) for note in plan.notes()[:_MOST]]
     return join([paragraph(first), element("ul", *points) if points else None])

@@ -40,19 +40,14 @@ class PrintedTheorem:
         """One sentence: what the printed theorem says, and whether that is right."""
         if self.number is None:
             return "The paper has no theorem for a singular prior."
-        said = "achievable" if self.achievable else "not achievable"
+        verdict = "achievable" if self.achievable else "not achievable"
+        says = f"The paper's Theorem {self.number}, as printed, says that arbitrarily strong privacy is {verdict}"
         if self.achievable == exact:
-            return f"The paper's Theorem {self.number}, as printed, says {said}: it agrees."
+            return f"{says}, as the exact test does."
         if self.number == 1 and exact:
-            return (
-                f"The paper's Theorem 1, as printed, says {said}: it is wrong here, "
-                "since agents can hide together what none can hide alone."
-            )
+            return f"{says}: it is wrong here, since agents can hide together what none can hide alone."
         # Theorem 1 is sufficient and Theorem 2 exact: only the line drawn for rounding can part them from the test.
-        return (
-            f"The paper's Theorem {self.number} says {said}: the network is too close to the edge "
-            "for the two tests to agree."
-        )
+        return f"{says}: the network is too close to the edge for the two tests to agree."
 
     def __str__(self) -> str:
         if self.number is None:
