@@ -143,6 +143,19 @@ def test_standard_errors_and_the_papers_scale_ask_the_same(
     assert read_loss(vn.Times(1.05)) == pytest.approx(0.1025, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"), [("presence=0.1", "presence"), ("gait=2", "gait"), ("gait=2x", "")]
+)
+def test_an_error_that_raw_readings_have_asks_for_nothing_and_that_is_said(
+    asked: str, named: str, house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who forgets the x of 2x asks for two of its unit: 2 steps/min, where raw readings are off by 4."""
+    assert run(["design", house_file, "--private-error", asked]) == 0
+    shown = said(capsys)
+    assert ("asks for nothing" in shown) == bool(named)
+    assert f"asked for {named}" in shown or not named
+
+
 def test_every_limit_that_is_exceeded_is_named(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["design", house_file, "--private-error", "10x"]) == 1
     complaint = capsys.readouterr().err

@@ -121,7 +121,16 @@ def command(
     if json:
         print_json(_as_document(plan, tried) | {"saved": out, "replaced": replaced})
     else:
-        _tell(plan, tried, out, replaced=replaced, paper=paper, verbose=verbose)
+        met = _met_already(request["privacy"], plan)
+        _tell(plan, tried, out, met, replaced=replaced, paper=paper, verbose=verbose)
+
+
+def _met_already(privacy: Any, plan: Plan) -> list[str]:
+    """The private parameters of which an error in units was asked that raw readings have anyway."""
+    from veilnet.designs.questions import AtLeast
+
+    asked = privacy if isinstance(privacy, dict) else dict.fromkeys(plan.targets, privacy)
+    return [name for name, each in asked.items() if isinstance(each, AtLeast) and plan.targets[name] == 0]
 
 
 def _loaded(path: Path, accept: list[str] | None, step: str | None, summed: Any) -> Network:
@@ -148,15 +157,22 @@ def _tell(
     plan: Plan,
     tried: dict[str, Robustness] | None,
     out: Path | None,
+    met: list[str],
     *,
     replaced: bool,
     paper: bool,
     verbose: bool,
 ) -> None:
     """What was found, for people."""
+    from veilnet._core.words import join_names
     from veilnet.cli._views import how_found, paper_line, sending_table
 
     show(in_options(str(plan), "design"))
+    if met:
+        show(
+            f"The error asked for {join_names(met)} is below that of raw readings, so it asks for nothing; "
+            "write 2x for twice the raw error."
+        )
     if paper:
         show(paper_line(plan.utility, plan.privacy))
     if verbose:
