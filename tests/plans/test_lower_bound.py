@@ -371,6 +371,7 @@ def test_32_digits_and_40_agree_on_what_holds(
     assert not held[-1]
 
 
+@pytest.mark.small_search(False)
 def test_the_bundled_house_has_a_gap_by_default() -> None:
     """Two public rows and four private ones: fewer policies fit into a quick proof, and are enough."""
     plan = vn.design(house(), privacy=8.0)
