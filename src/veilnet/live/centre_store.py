@@ -267,9 +267,9 @@ class CentreStore(Opened):
         if old:
             with transaction(self._db):
                 self._db.execute(
-                    "UPDATE about SET put_away = ?1, epochs = epochs + ?2, estimates = estimates + "
-                    "(SELECT count(*) FROM estimates WHERE epoch <= ?1)",
-                    (old[-1], len(old)),
+                    "UPDATE about SET put_away = ?, epochs = epochs + ?, estimates = estimates + "
+                    "(SELECT count(*) FROM estimates WHERE epoch <= ?)",
+                    (old[-1], len(old), old[-1]),
                 )
                 for table in ("messages", "estimates"):
                     self._db.execute(f"DELETE FROM {table} WHERE epoch <= ?", (old[-1],))
