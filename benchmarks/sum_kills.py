@@ -145,10 +145,11 @@ class SummedNetwork(live_kills.Network):
     ) -> Iterator[str]:
         """The troubles of one epoch."""
         seen = Seen(
+            epoch,
             {
                 who: {int(k): bytes.fromhex(v) for k, v in each["seeds"].items()}
                 for who, each in masked.items()
-            }
+            },
         )
         lists = {tuple(each["survivors"]) for each in revealed.values()}
         for who, each in revealed.items():
