@@ -149,5 +149,34 @@ def test_an_interrupted_reproduction_keeps_its_draws_and_is_resumed(
     assert run([*arguments[:-4], "--out", str(tmp_path / "results"), "--jobs", "1"]) == 0
     assert contents(draws).items() >= kept.items()
     assert {path: path.stat().st_mtime_ns for path in times} == times, "draws were measured twice"
-    assert len(contents(draws)) == 4
+    assert len(list(draws.glob("*.csv"))) == 4
     assert (tmp_path / "results" / "README.md").is_file()
+
+
+WRITER = """
+import os, random, signal, sys, time
+from veilnet.io._atomic import write_text
+random.seed(1)
+for place in range(100):  # the next write of a file removes what is left beside it
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.write(writing, b"x")
+            while True:
+                write_text(f"{sys.argv[1]}/{place}.csv", "a" * 900)
+        except KeyboardInterrupt:
+            os._exit(0)
+    os.read(reading, 1)
+    time.sleep(random.uniform(0.002, 0.02))
+    os.kill(child, signal.SIGINT)
+    os.waitpid(child, 0)
+    os.close(reading), os.close(writing)
+"""
+
+
+def test_a_write_that_is_interrupted_leaves_nothing_beside(tmp_path: Path) -> None:
+    """Whenever the interrupt comes: of a hundred, some six came just after a file was made, and left it there."""
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    subprocess.run(command, env=environment, check=True, timeout=120, preexec_fn=_hear_interrupts)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv"}

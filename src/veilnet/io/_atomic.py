@@ -101,14 +101,19 @@ def remember_folder(folder: Path) -> None:
 
 @contextmanager
 def _beside(target: Path, path: str | PathLike[str], mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
-    """A locked file beside the target, gone at the end unless it was renamed; errors name ``path``."""
+    """A locked file beside the target, gone at the end unless it was renamed; errors name ``path``.
+
+    Its name is known before it is there: an interrupt while it is opened would leave it otherwise.
+    """
+    beside = _name_beside(target)
     try:
-        _remove_dead(target)
-        handle, beside = _open_beside(target, mode)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # the user's file, not our temporary one
-        raise
-    try:
+        try:
+            _remove_dead(target)
+            while (handle := _opened(beside, mode)) is None:
+                beside = _name_beside(target)
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None  # the user's file, not our temporary one
+            raise
         with os.fdopen(handle, "wb") as file:
             yield file, beside
     except OSError as error:
@@ -120,15 +125,18 @@ def _beside(target: Path, path: str | PathLike[str], mode: int = 0o666) -> Itera
             beside.unlink()
 
 
-def _open_beside(target: Path, mode: int) -> tuple[int, Path]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    while True:
-        beside = target.with_name(f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
-        handle = os.open(beside, flags, mode)
-        lock(handle, wait=False)
-        if beside.exists():  # else another run took it for a dead one before it was locked
-            return handle, beside
-        os.close(handle)
+def _name_beside(target: Path) -> Path:
+    return target.with_name(f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
+
+
+def _opened(beside: Path, mode: int) -> int | None:
+    """A new file, locked; None where another run took it for a dead one before it was locked."""
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    lock(handle, wait=False)
+    if beside.exists():
+        return handle
+    os.close(handle)
+    return None
 
 
 def _remove_dead(target: Path) -> None:
