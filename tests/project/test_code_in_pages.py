@@ -15,6 +15,8 @@ from helpers.forked_veilnet import forked_veilnet
 
 PAGES = {page: blocks((ROOT / page).read_text(encoding="utf-8")) for page in pages()}
 WITH_CODE = [page for page, found in PAGES.items() if any(block.language in RUN for block in found)]
+PINNED = "requirements.txt"
+LEARNED = {"docs/tutorials/symbols.md"}
 # What other pages show is found, to the few percent that numbers may differ by, by a small search too.
 SEARCHED = ("docs/how-to/own-units.md",)
 
@@ -33,6 +35,8 @@ def veilnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [page if page in SEARCHED else pytest.param(page, marks=pytest.mark.small_search) for page in WITH_CODE],
 )
 def test_a_page_prints_what_it_shows(page: str, veilnet: str, tmp_path: Path) -> None:
+    if page in LEARNED and os.environ.get("VEILNET_REQUIREMENTS", PINNED) != PINNED:
+        pytest.skip("other versions of scikit-learn learn other symbols than the page shows")
     complaints = list(Reader(page, tmp_path, veilnet).complaints(PAGES[page]))
     assert not complaints, "\n".join(complaints)
 
