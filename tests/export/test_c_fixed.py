@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,11 @@ def with_strange_ones(agent: Sanitizer) -> Any:
     return rows
 
 
-@needs_compiler
-@pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
-@pytest.mark.parametrize("agent", ["kitchen", "hall"])
-def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) -> None:
-    """Oracle: Python's integers, which have no end. No operation is on doubles, and planted faults are found."""
-    sanitizer = noisy(agent, deviations)
-    program = compiled(sanitizer, tmp_path, flags=NO_DOUBLES, arithmetic="fixed")
+def is_exact_and_faults_are_found(
+    sanitizer: vn.Sanitizer, folder: Path, faults: Sequence[tuple[str, str]]
+) -> None:
+    """The device sends what Python's integers do; each of ``faults``, (right, wrong) in its code, is seen."""
+    program = compiled(sanitizer, folder, flags=NO_DOUBLES, arithmetic="fixed")
     rows, source = with_strange_ones(sanitizer), WholeNumbers(2)
     sent = np.isfinite(rows).all(axis=1)
     expected = source.device(sanitizer, rows)
@@ -67,16 +66,29 @@ def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) ->
     status, steps = sent_by(program, rows, tape, 2, "<f4")
     assert np.flatnonzero(status).tolist() == [7, 8]
     assert np.array_equal(steps[sent], expected[sent])
-    code = (tmp_path / "veilnet_agent.c").read_text(encoding="utf-8")
-    for right, wrong in (
-        ("(int64_t)a * d + ", ""),
-        ("(low >> DIGITS)", "(low << DIGITS)"),
-        ("blur(uniform(&bytes))", "0 * blur(uniform(&bytes))"),
-    ):
+    code = (folder / "veilnet_agent.c").read_text(encoding="utf-8")
+    for right, wrong in faults:
         assert right in code
-        (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
-        build(tmp_path, "veilnet_agent.c")
+        (folder / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
+        build(folder, "veilnet_agent.c")
         assert np.any(sent_by(program, rows, tape, 2, "<f4")[1][sent] != expected[sent]), right
+
+
+@needs_compiler
+@pytest.mark.parametrize("deviations", [(0, 0), (0.5, 300)], ids=["shares", "noise"])
+@pytest.mark.parametrize("agent", ["kitchen", "hall"])
+def test_whole_numbers_are_exact(agent: str, deviations: Any, tmp_path: Path) -> None:
+    """Oracle: Python's integers, which have no end. No operation is on doubles, and planted faults are found."""
+    sanitizer = noisy(agent, deviations)
+    is_exact_and_faults_are_found(
+        sanitizer,
+        tmp_path,
+        [
+            ("(int64_t)a * d + ", ""),
+            ("(low >> DIGITS)", "(low << DIGITS)"),
+            ("blur(uniform(&bytes))", "0 * blur(uniform(&bytes))"),
+        ],
+    )
 
 
 @needs_compiler
@@ -85,23 +97,14 @@ def test_a_memory_of_whole_numbers_is_exact(drawn: bool, tmp_path: Path) -> None
     """Oracle: Python's integers, row after row; also where a memory begins anew, and with planted faults."""
     sanitizer = noisy("hall", (0, 300), stream=True)
     sanitizer = sanitizer if drawn else undrawn(sanitizer)
-    program = compiled(sanitizer, tmp_path, flags=NO_DOUBLES, arithmetic="fixed")
-    rows, source = with_strange_ones(sanitizer), WholeNumbers(2)
-    sent = np.isfinite(rows).all(axis=1)
-    expected = source.device(sanitizer, rows)
-    tape = source.tape(~sent)
-    status, steps = sent_by(program, rows, tape, 2, "<f4")
-    assert np.flatnonzero(status).tolist() == [7, 8]
-    assert np.array_equal(steps[sent], expected[sent])
-    code = (tmp_path / "veilnet_agent.c").read_text(encoding="utf-8")
-    for right, wrong in (
-        ("sum >> VEILNET_REST", "(sum >> VEILNET_REST) / 1073741824 * 1073741824"),
-        ("veilnet_next[k]", "veilnet_next[0]"),
-    ):
-        assert right in code
-        (tmp_path / "veilnet_agent.c").write_text(code.replace(right, wrong), encoding="utf-8")
-        build(tmp_path, "veilnet_agent.c")
-        assert np.any(sent_by(program, rows, tape, 2, "<f4")[1][sent] != expected[sent]), right
+    is_exact_and_faults_are_found(
+        sanitizer,
+        tmp_path,
+        [
+            ("sum >> VEILNET_REST", "(sum >> VEILNET_REST) / 1073741824 * 1073741824"),
+            ("veilnet_next[k]", "veilnet_next[0]"),
+        ],
+    )
 
 
 @pytest.mark.parametrize("drawn", [True, False], ids=["memory drawn", "memory empty"])
